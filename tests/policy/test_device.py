@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -123,28 +124,29 @@ def test_freed_memory_below_what_is_in_use_goes_back_to_the_system() -> None:
     assert before - resident_memory_gib() > 0.15
 
 
-KEEPING = """
-import sys
-from wordle_rl.policy.device import keep_freed_memory, release_memory
-from wordle_rl.runs.provenance import resident_memory_gib
-if sys.argv[1] == "keep":
-    keep_freed_memory()
-before = resident_memory_gib()
-blocks = [(bytearray(10_000_000), bytearray(500_000)) for _ in range(30)]
-blocks = [small for large, small in blocks]  # these stay between the gaps
-kept = resident_memory_gib() - before
-release_memory()
-print(kept, resident_memory_gib() - before)
+HUGE = """
+import torch
+from wordle_rl.config.model import ModelSettings
+from wordle_rl.policy.loading import load_model
+load_model(ModelSettings(path="tiny"), 0)
+before, large = in_huge_pages(), torch.ones(50_000_000)
+print(in_huge_pages() - before)
 """
+THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators keep what they like")
-@pytest.mark.parametrize("how", ["keep", "not"])
-def test_large_blocks_stay_until_they_are_released(how) -> None:
-    command = [sys.executable, "-c", KEEPING, how]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=True, env=os.environ | {"CUDA_VISIBLE_DEVICES": ""}
-    )
-    kept, left = map(float, done.stdout.split())
-    assert (kept > 0.25) is (how == "keep")
-    assert left < 0.05
+@pytest.mark.skipif(not THP.exists() or "[never]" in THP.read_text(), reason="this system has no huge pages")
+def test_large_tensors_lie_on_huge_pages_unless_the_user_wants_none() -> None:
+    reading = """
+def in_huge_pages():
+    lines = open("/proc/self/smaps_rollup").read().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("AnonHugePages")) / 2**20
+"""
+    found = {}
+    for wanted in ("by default", "0"):
+        env = {name: value for name, value in os.environ.items() if name != "THP_MEM_ALLOC_ENABLE"}
+        env |= {"CUDA_VISIBLE_DEVICES": ""} | ({} if wanted == "by default" else {"THP_MEM_ALLOC_ENABLE": wanted})
+        command = [sys.executable, "-c", reading + HUGE]
+        found[wanted] = float(subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout)
+    assert found["by default"] > 0.15, "of 0.19 GiB"
+    assert found["0"] < 0.05 or "[always]" in THP.read_text()

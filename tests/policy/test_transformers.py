@@ -112,17 +112,6 @@ def tokens_read(model: PreTrainedModel, sampler: TransformersSampler, starts: li
 # --- what is sampled ------------------------------------------------------------------------------------------------
 
 
-def test_play_of_a_large_model_gives_memory_back_after_every_batch(tiny_model, codec, monkeypatch) -> None:
-    given: list[None] = []
-    monkeypatch.setattr(sampler_module, "release_memory", lambda: given.append(None))
-    requests = [Request(number, (), (), (1, 2, 3)) for number in range(6)]
-    TransformersSampler(tiny_model, codec, greedy(max_batch_size=2)).sample(requests)
-    assert not given, "a small model's caches are small"
-    monkeypatch.setattr(sampler_module, "FEW_WEIGHTS", 0)
-    TransformersSampler(tiny_model, codec, greedy(max_batch_size=2)).sample(requests)
-    assert len(given) == 3
-
-
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
 @pytest.mark.parametrize("shape", Shape)
 @pytest.mark.parametrize("max_batch_size", [3, 1024])

@@ -145,7 +145,7 @@ def test_labelled_boards_count_as_rows_and_those_of_a_game_stay_together() -> No
     assert activations(24) - activations(12) == 2 * (activations(12) - game) > 0
     whole = activations(8, "wins") + activations(4, "wins")
     assert activations(12) < whole, "boards of a game share its beginning"
-    assert activations(12, model=replace(SMALL, full_attention=False)) == whole
+    assert activations(12, model=replace(SMALL, has_keys_and_values=False)) == whole
     compiled = {"path": "some/model", "compile": True}
     assert activations(12, **compiled) == activations(8, "wins", **compiled) + activations(4, "wins", **compiled)
 

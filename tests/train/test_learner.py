@@ -13,7 +13,6 @@ from small_models import small_config
 from training_fixtures import close, fast, small_model, weights_of
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
-import wordle_rl.train.learner as learner_module
 from wordle_rl.config.training import SamplingSettings
 from wordle_rl.policy.base import Request
 from wordle_rl.prompt import Prompter
@@ -100,25 +99,6 @@ def test_a_new_start_frees_the_optimizer_of_the_last(tokenizer, codec, examples)
     gc.collect()
     assert last() is None
     learner.update([examples[:4]], CrossEntropy(), 1)
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU's memory is kept by torch")
-@pytest.mark.parametrize("is_large", [True, False])
-def test_the_steps_of_a_large_model_give_memory_back_once_gaps_have_grown(
-    is_large, tokenizer, codec, examples, monkeypatch
-) -> None:
-    if is_large:
-        monkeypatch.setattr(learner_module, "FEW_WEIGHTS", 0)
-    monkeypatch.setattr(learner_module, "keep_freed_memory", lambda: None)  # it lasts as long as the process
-    # The fifth step is small. Alone it is no measure: every step after it would give memory back.
-    resident = iter([5.0, 5.2, 5.7, 5.8, 3.0, 4.0, 4.5, 4.7])
-    monkeypatch.setattr(learner_module, "resident_memory_gib", lambda: next(resident))
-    released: list[int] = []
-    monkeypatch.setattr(learner_module, "release_memory", lambda: released.append(step))
-    learner = started(small_model(tokenizer), codec)
-    for step in range(1, 9):
-        learner.update([examples[:1]], CrossEntropy(), step)
-    assert released == ([4, 8] if is_large else [])
 
 
 def test_bfloat16_is_how_it_computes_not_what_it_keeps(tokenizer, codec, examples) -> None:

@@ -36,9 +36,10 @@ SHARING = {
     "gemma, untied": ("gemma", {"head_dim": 16, "tie_word_embeddings": False}),
     "attention without arguments": ("nemotron", {"head_dim": 16}),
     "values of another width": ("deepseek_v3", SMALL_EXPERTS),
+    "windows narrower than a row": ("gemma3_text", {"head_dim": 16, "layer_types": SLIDING, "sliding_window": 4}),
+    "windows wider than a row": ("gemma3_text", {"head_dim": 16, "layer_types": SLIDING, "sliding_window": 512}),
 }
 ROW_BY_ROW = {
-    "windows": ("gemma3_text", {"head_dim": 16, "layer_types": SLIDING, "sliding_window": 4}),
     "capped attention": ("gemma2", {**WHOLE, "attn_logit_softcapping": 1.0}),
     "dropout in attention": ("llama", {"attention_dropout": 0.1}),
     "sinks": ("gpt_oss", {**WHOLE, "num_local_experts": 2, "num_experts_per_tok": 1}),

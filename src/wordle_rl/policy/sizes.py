@@ -30,7 +30,7 @@ class ModelNumbers:
     num_four_bit: int = 0  # parameters stored in 4 bits
     trainable_bytes: int = 0  # per number with a gradient (peft keeps adapters in float32); 0: `weight_bytes`
     num_shared_layers: int = 0  # last layers that reuse the keys and values of earlier ones
-    full_attention: bool = True  # in every layer: no windows, no states in place of keys and values
+    has_keys_and_values: bool = True  # in every layer: no recurrent states in their place
 
     @property
     def num_whole(self) -> int:
@@ -70,7 +70,7 @@ def numbers_of(model: PreTrainedModel, weight_bytes: int, num_four_bit: int = 0)
         num_four_bit=num_four_bit,
         trainable_bytes=next(parameter.dtype.itemsize for parameter in parameters if parameter.requires_grad),
         num_shared_layers=num_shared_layers(text),
-        full_attention=has_full_attention(text),
+        has_keys_and_values=has_keys_and_values(text),
     )
 
 
@@ -101,6 +101,6 @@ def num_shared_layers(text_config: PreTrainedConfig) -> int:
     return int(getattr(text_config, "num_kv_shared_layers", None) or 0)
 
 
-def has_full_attention(text_config: PreTrainedConfig) -> bool:
-    """Return True if every layer attends to the whole past: no windows, no recurrent states."""
-    return {*(getattr(text_config, "layer_types", None) or ["full_attention"])} == {"full_attention"}
+def has_keys_and_values(text_config: PreTrainedConfig) -> bool:
+    """Return True if every layer attends to the past, the whole or a window of it: no recurrent states."""
+    return {*(getattr(text_config, "layer_types", None) or ())} <= {"full_attention", "sliding_attention"}

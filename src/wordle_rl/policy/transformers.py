@@ -22,10 +22,8 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config.training import SamplingSettings
 from wordle_rl.policy.base import Completion, Request
 from wordle_rl.policy.constrain import State, WordConstraint, word_beam
-from wordle_rl.policy.device import release_memory
 from wordle_rl.policy.kv_cache import GameCache, bytes_per_token, joined, next_logits, sampling_mode
 from wordle_rl.policy.next_token import draw, limited
-from wordle_rl.policy.sizes import FEW_WEIGHTS
 from wordle_rl.policy.uncached import generate, left_padded, needs_generate
 from wordle_rl.policy.word_search import WordSearch, opening_of
 from wordle_rl.runs.provenance import unused_memory_bytes
@@ -109,8 +107,6 @@ class TransformersSampler:
         most = self.settings.max_batch_size
         size = min(most, _CPU_BATCH) if model.device.type == "cpu" else most
         self._size, self._keeps_caches = size, True
-        # glibc keeps what a batch frees, and the caches of the next have other sizes. A small model's are small.
-        self._leaves_gaps = model.device.type == "cpu" and model.num_parameters() > FEW_WEIGHTS
         self._batches = Batches(size, most, self.settings.max_completion_tokens, self._window)
         # The beam search needs memory for a second cache.
         self._search_rows = size if model.device.type == "cpu" else size // 4
@@ -144,8 +140,6 @@ class TransformersSampler:
                         completions.update(self._sample_batch(batch, asking))
                         if not self._keeps_caches:
                             batch.cache = None
-                        if self._leaves_gaps:
-                            release_memory()
                 except torch.OutOfMemoryError:
                     if self._size == 1:
                         raise

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
+from wordle_rl.policy.sizes import has_keys_and_values
+
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-_KNOWN_LAYERS = {"full_attention", "sliding_attention"}
 
 Choose = Callable[[Tensor], Tensor]
 """Chooses the next token of each row, shape (rows,), from logits, shape (rows, vocabulary)."""
@@ -27,8 +27,7 @@ Choose = Callable[[Tensor], Tensor]
 
 def needs_generate(model: PreTrainedModel) -> bool:
     """True if some layer of the model has no plain keys and values."""
-    layers = set(getattr(model.config.get_text_config(), "layer_types", None) or ())
-    return bool(layers - _KNOWN_LAYERS) or bool(getattr(model, "_is_stateful", False))
+    return not has_keys_and_values(model.config.get_text_config()) or bool(getattr(model, "_is_stateful", False))
 
 
 def generate(

@@ -7,7 +7,6 @@ MLX.
 from __future__ import annotations
 
 import math
-import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -34,12 +33,11 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config.training import OptimizerSettings, Precision, SamplingSettings
 from wordle_rl.policy.base import Sampler
 from wordle_rl.policy.constrain import WordConstraint
-from wordle_rl.policy.device import device_kind, keep_freed_memory, release_memory
+from wordle_rl.policy.device import device_kind, release_memory
 from wordle_rl.policy.loading import context_budget, load_weights, save_model
 from wordle_rl.policy.sizes import FEW_WEIGHTS
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.runs.distributed import gather, wait_for_all
-from wordle_rl.runs.provenance import resident_memory_gib
 from wordle_rl.train.example import Example
 from wordle_rl.train.logprobs import Scorer, Scores, layers_of
 from wordle_rl.train.loss import Loss, Totals
@@ -54,9 +52,6 @@ SHARDS = "pytorch_model_fsdp_0"
 _OPTIMIZER, _OPTIMIZER_SHARDS = "optimizer.pt", "optimizer_0"
 ROWS_SCORED = 256
 """Rows to score at once without a gradient."""
-_MOST_GAPS = 1.15
-"""Release freed memory once resident memory exceeds this multiple of its mean after steps that began right after a
-release. Tensor sizes differ from step to step, so the heap fragments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +172,6 @@ class TorchLearner:
         )
         self._bf16, self._seed = wants_bf16(precision), seed
         self._is_large = model.num_parameters() > FEW_WEIGHTS
-        if self._is_large:
-            keep_freed_memory()
         if self.is_sharded:
             plugin = self.accelerator.state.fsdp_plugin
             if self._bf16:
@@ -204,8 +197,6 @@ class TorchLearner:
         self._start: list[Tensor] = []
         self.version = 0
         """Grows with every change of the weights, so that an engine knows whether it has them."""
-        self._has_gaps = False
-        self._without_gaps: list[float] = []  # resident memory in GiB after each step that began so
 
     @property
     def is_sharded(self) -> bool:
@@ -215,7 +206,6 @@ class TorchLearner:
     def start(self, settings: OptimizerSettings, total_steps: int, part: Part = (0, 1)) -> None:
         """See `Learner`."""
         self._settings, self._total_steps, self._part = settings, total_steps, part
-        self._has_gaps, self._without_gaps = False, []
         optimizer = self._make_optimizer(self.model, settings)
         if self._optimizer is None:
             self._scorer, self._optimizer = self.accelerator.prepare(self._scorer, optimizer)
@@ -260,8 +250,6 @@ class TorchLearner:
         value = sum(gather(value))
         noise = self._noise(first_half, micro_batches.games) if isinstance(micro_batches, TwoHalves) else {}
         norm, is_sound = self._take_step(value, step)
-        if self._is_large and device_kind() == "cpu":
-            self._return_gaps()
         seconds["update"] = time.perf_counter() - started
         means = Sums(gather(sums.values)).means(loss.count(totals)) | noise
         rate = float(self._optimizer.param_groups[0]["lr"]) if self._optimizer is not None else 0.0
@@ -284,18 +272,6 @@ class TorchLearner:
         # Sharded, a process holds a part of the gradient; else each holds all of it.
         between, square, other = map(sum, zip(*gather(mine), strict=True)) if self.is_sharded else mine
         return gradient_noise(between, square, other, games * self.accelerator.num_processes)
-
-    def _return_gaps(self) -> None:
-        resident = resident_memory_gib() or 0.0
-        if not self._has_gaps:
-            self._without_gaps.append(resident)
-            self._has_gaps = True
-        elif resident > _MOST_GAPS * statistics.fmean(self._without_gaps):
-            self._release()
-
-    def _release(self) -> None:
-        release_memory()
-        self._has_gaps = False
 
     def _take_step(self, loss: float, step: int) -> tuple[float, bool]:
         assert self._optimizer is not None, "call start() first"
@@ -427,7 +403,7 @@ class TorchLearner:
             yield sampler, context_budget(self.model, sampling)
             sampler.begin()  # whoever still holds it holds no games
         if self._is_large:
-            self._release()
+            release_memory()
 
     def save_checkpoint(self, directory: Path) -> None:
         """See `Learner`."""

@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
 
-from wordle_rl.policy.sizes import has_full_attention
+from wordle_rl.policy.sizes import has_keys_and_values
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -184,11 +184,14 @@ def attending_to_tree(model: PreTrainedModel, tree: SharedBatch) -> Iterator[Non
 
 
 def takes_prefix_tree(model: PreTrainedModel) -> bool:
-    """True if every layer attends to the whole past by the plain formula, through transformers' attention interface."""
+    """True if every layer attends by the plain formula, through transformers' attention interface.
+
+    A tree has no windows: in layers that have, only rows that fit into one can share prefixes.
+    """
     config = model.config.get_text_config()
     return (
         config._attn_implementation in {"eager", "sdpa"}
-        and has_full_attention(config)
+        and has_keys_and_values(config)
         and bool(getattr(model, "_supports_attention_backend", False))
         and getattr(config, "attn_logit_softcapping", None) is None
         and not getattr(config, "attention_dropout", 0)
