@@ -73,7 +73,7 @@ def use_huge_pages() -> None:
     """Let large tensors of a CPU lie on pages of 2 MiB; to be called before the first tensor is made.
 
     glibc unmaps large blocks when they are freed, and the kernel zeroes their pages at the next allocation. Page by
-    page of 4 KiB, that is a sixth of the time of SmolLM2's play; Linux does it faster for large ones. Without effect
+    page of 4 KiB, that is a sixth of the time of SmolLM2's play; page by page of 2 MiB it is cheap. Without effect
     where the system has none (/sys/kernel/mm/transparent_hugepage/enabled says "never").
     """
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch reads it once
