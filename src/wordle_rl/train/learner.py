@@ -251,7 +251,7 @@ class TorchLearner:
         noise = self._noise(first_half, micro_batches.games) if isinstance(micro_batches, TwoHalves) else {}
         norm, is_sound = self._take_step(value, step)
         if self._is_large and device_kind() == "cpu" and step % 16 == 0:
-            release_memory()  # sizes differ from step to step, so the heap grows by gaps; a release costs a tenth of a step
+            release_memory()  # sizes differ from step to step, and gaps grow; it costs a tenth of a step
         seconds["update"] = time.perf_counter() - started
         means = Sums(gather(sums.values)).means(loss.count(totals)) | noise
         rate = float(self._optimizer.param_groups[0]["lr"]) if self._optimizer is not None else 0.0
