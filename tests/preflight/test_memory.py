@@ -146,6 +146,8 @@ def test_labelled_boards_count_as_rows_and_those_of_a_game_stay_together() -> No
     whole = activations(8, "wins") + activations(4, "wins")
     assert activations(12) < whole, "boards of a game share its beginning"
     assert activations(12, model=replace(SMALL, has_keys_and_values=False)) == whole
+    assert activations(12, model=replace(SMALL, window=89)) == whole, "games of 90 tokens do not fit"
+    assert activations(12, model=replace(SMALL, window=90)) == activations(12)
     compiled = {"path": "some/model", "compile": True}
     assert activations(12, **compiled) == activations(8, "wins", **compiled) + activations(4, "wins", **compiled)
 

@@ -13,6 +13,7 @@ from small_models import small_config
 from training_fixtures import close, fast, small_model, weights_of
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
+import wordle_rl.train.learner as learner_module
 from wordle_rl.config.training import SamplingSettings
 from wordle_rl.policy.base import Request
 from wordle_rl.prompt import Prompter
@@ -99,6 +100,21 @@ def test_a_new_start_frees_the_optimizer_of_the_last(tokenizer, codec, examples)
     gc.collect()
     assert last() is None
     learner.update([examples[:4]], CrossEntropy(), 1)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU's memory is kept by torch")
+@pytest.mark.parametrize("is_large", [True, False])
+def test_a_large_model_gives_its_heap_back_every_sixteenth_step(
+    is_large, tokenizer, codec, examples, monkeypatch
+) -> None:
+    if is_large:
+        monkeypatch.setattr(learner_module, "FEW_WEIGHTS", 0)
+    released: list[int] = []
+    monkeypatch.setattr(learner_module, "release_memory", lambda: released.append(step))
+    learner = started(small_model(tokenizer), codec)
+    for step in range(1, 33):
+        learner.update([examples[:1]], CrossEntropy(), step)
+    assert released == ([16, 32] if is_large else [])
 
 
 def test_bfloat16_is_how_it_computes_not_what_it_keeps(tokenizer, codec, examples) -> None:

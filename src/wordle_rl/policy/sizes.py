@@ -30,6 +30,7 @@ class ModelNumbers:
     num_four_bit: int = 0  # parameters stored in 4 bits
     trainable_bytes: int = 0  # per number with a gradient (peft keeps adapters in float32); 0: `weight_bytes`
     num_shared_layers: int = 0  # last layers that reuse the keys and values of earlier ones
+    window: int | None = None  # tokens that a layer with a window of attention sees
     has_keys_and_values: bool = True  # in every layer: no recurrent states in their place
 
     @property
@@ -70,6 +71,7 @@ def numbers_of(model: PreTrainedModel, weight_bytes: int, num_four_bit: int = 0)
         num_four_bit=num_four_bit,
         trainable_bytes=next(parameter.dtype.itemsize for parameter in parameters if parameter.requires_grad),
         num_shared_layers=num_shared_layers(text),
+        window=getattr(text, "sliding_window", None),
         has_keys_and_values=has_keys_and_values(text),
     )
 

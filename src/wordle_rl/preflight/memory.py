@@ -208,7 +208,8 @@ def memory_of_stages(
             games = own.groups_per_round * own.group_size
             if isinstance(own, DPOSettings):  # its reference is the whole model
                 games, training = max(games, own.boards_per_round * own.guesses_per_board), training + weights
-            shares = numbers.has_keys_and_values and not (mlx or passes.checkpointing or config.model.compile)
+            fits = numbers.has_keys_and_values and game_length <= (numbers.window or game_length)
+            shares = fits and not (mlx or passes.checkpointing or config.model.compile)
             step = passes.step_bytes(numbers, *_round_rows(config, own, game_length, shares=shares))
         cache = copies * cache_bytes(playing, game_length, games)
         found[stage] = MemoryEstimate(weights, training, step, cache, engine_weights)
