@@ -1,5 +1,6 @@
 """Laws of sampling: tokens and log-probabilities against plain forward passes without any cache."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
@@ -29,7 +30,7 @@ from wordle_rl.game import Rules
 from wordle_rl.policy.base import Request
 from wordle_rl.policy.constrain import make_constraint
 from wordle_rl.policy.kv_cache import GROUPED, GameCache, next_logits, sampling_mode
-from wordle_rl.policy.next_token import pick
+from wordle_rl.policy.next_token import draw, pick
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.policy.word_search import WordSearch, opening_of
 from wordle_rl.prompt import Prompter, Shape, Style
@@ -145,6 +146,25 @@ def test_what_cannot_be_is_never_drawn() -> None:
     assert set(drawn[:, 0].tolist()) == {1, 3}
     assert set(drawn[:, 1].tolist()) == {4}
     assert 0.2 < float((drawn[:, 0] == 1).float().mean()) < 0.3
+
+
+def test_a_large_vocabulary_is_drawn_from_as_its_probabilities_say() -> None:
+    columns = {3: 0.5, 700: 0.2, 1023: 0.0, 1024: 1e-30, 1290: 0.3}  # of 1,300: two whole blocks and a part of one
+    probabilities = torch.zeros(1, 1300)
+    probabilities[0, list(columns)] = torch.tensor([*columns.values()])
+    single = torch.zeros(1, 1300).index_fill_(1, torch.tensor([1024]), 1e-30)
+    drawn = pick(torch.cat([probabilities, single]).repeat(20_000, 1), torch.Generator().manual_seed(0)).view(-1, 2)
+    assert set(drawn[:, 1].tolist()) == {1024}
+    counts = Counter(drawn[:, 0].tolist())
+    assert set(counts) == {3, 700, 1290}
+    for column, count in counts.items():
+        assert count / 20_000 == pytest.approx(columns[column], abs=0.015)  # four standard deviations
+
+
+def test_the_logprob_of_a_drawn_token_is_that_of_the_tempered_logits() -> None:
+    logits = torch.randn(64, 1300, generator=torch.Generator().manual_seed(0)) * 3
+    ids, logprobs = draw(logits, SamplingSettings(temperature=0.1), torch.Generator().manual_seed(0))
+    assert logprobs.tolist() == pytest.approx((logits / 0.1).log_softmax(-1)[range(64), ids].tolist(), abs=1e-5)
 
 
 def test_a_seed_repeats_its_games_and_seeds_differ(tiny_model, codec, small_words) -> None:
