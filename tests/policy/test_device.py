@@ -126,10 +126,13 @@ def test_freed_memory_below_what_is_in_use_goes_back_to_the_system() -> None:
 
 ADVISED = """
 import re
+import sys
+from wordle_rl.cli import main
+try:
+    main()
+except SystemExit as done:
+    assert not done.code, done.code
 import torch
-from wordle_rl.config.model import ModelSettings
-from wordle_rl.policy.loading import load_model
-load_model(ModelSettings(path="tiny"), 0)
 large = torch.ones(50_000_000)
 regions = re.split(r"(?m)^(?=[0-9a-f]+-[0-9a-f]+ )", open("/proc/self/smaps").read())[1:]
 starts = [[int(bound, 16) for bound in region.split(" ", 1)[0].split("-")] for region in regions]
@@ -140,12 +143,14 @@ THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 @pytest.mark.skipif(not THP.exists(), reason="this system has no huge pages")
-def test_large_tensors_ask_for_huge_pages_unless_the_user_wants_none() -> None:
+def test_large_tensors_of_a_run_ask_for_huge_pages_unless_the_user_wants_none(tmp_path, word_directory) -> None:
     # What the kernel then gives depends on the free memory of the machine; that the region asks for them does not.
+    config = write_config(tmp_path / "mini.toml", word_directory, traces__num_games="40")
     found = {}
     for wanted in ("by default", "0"):
         env = {name: value for name, value in os.environ.items() if name != "THP_MEM_ALLOC_ENABLE"}
         env |= {"CUDA_VISIBLE_DEVICES": ""} | ({} if wanted == "by default" else {"THP_MEM_ALLOC_ENABLE": wanted})
-        command = [sys.executable, "-c", ADVISED]
-        found[wanted] = subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout.strip()
+        options = ["--stages", "sft", "--out", str(tmp_path / wanted)]
+        command = [sys.executable, "-c", ADVISED, "run", str(config), *options]
+        found[wanted] = subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout.split()[-1]
     assert found == {"by default": "True", "0": "False"}

@@ -17,6 +17,12 @@ from wordle_rl.policy.sizes import Device
 from wordle_rl.runs.distributed import num_processes
 from wordle_rl.runs.provenance import main_memory_bytes
 
+# Large tensors of a CPU lie on pages of 2 MiB where the system has them (/sys/kernel/mm/transparent_hugepage/enabled). glibc
+# unmaps large blocks when they are freed, and the kernel zeroes their pages at the next allocation: page by page of 4 KiB,
+# that is a sixth of the time of SmolLM2's play. torch reads the variable once, at the first tensor of the process, which may
+# be made before a model is loaded; hence at import.
+os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+
 DeviceKind = Literal["cuda", "mps", "cpu"]
 _BF16_MACOS = (14, 0)
 """First macOS whose Metal has bfloat16. Source: `is_bf16_available` of accelerate 1.15."""
@@ -67,16 +73,6 @@ def check_bf16(setting: str) -> None:
     """Check that a Mac's system is new enough for bfloat16, which `setting` asks for."""
     if device_kind() == "mps" and not torch.backends.mps.is_macos_or_newer(*_BF16_MACOS):
         raise ConfigError(f"{setting} needs macOS {_BF16_MACOS[0]} or newer on the GPU of a Mac; use float32 (fp32)")
-
-
-def use_huge_pages() -> None:
-    """Let large tensors of a CPU lie on pages of 2 MiB; to be called before the first tensor is made.
-
-    glibc unmaps large blocks when they are freed, and the kernel zeroes their pages at the next allocation. Page by
-    page of 4 KiB, that is a sixth of the time of SmolLM2's play; page by page of 2 MiB it is cheap. Without effect
-    where the system has none (/sys/kernel/mm/transparent_hugepage/enabled says "never").
-    """
-    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch reads it once
 
 
 def release_memory() -> None:

@@ -41,7 +41,7 @@ from wordle_rl.policy.adapters import (
     num_four_bit,
     shape_adapters,
 )
-from wordle_rl.policy.device import check_bf16, device_kind, device_of_process, use_huge_pages
+from wordle_rl.policy.device import check_bf16, device_kind, device_of_process
 from wordle_rl.policy.directory import at_directory, retries_in_one_line
 from wordle_rl.policy.multimodal import check_shards, language_config, load_language_model
 from wordle_rl.policy.sizes import ModelNumbers, context_length, numbers_of
@@ -56,7 +56,6 @@ SMALL = 20_000_000
 def load_model(settings: ModelSettings, seed: int) -> tuple[PreTrainedModel, ChatCodec]:
     """Build the embedded model, or load a directory, GGUF file or hub name, with the codec of its tokenizer."""
     library_logging.disable_progress_bar()  # its bars would tear ours
-    use_huge_pages()
     named, settings = settings.path, at_directory(settings)
     if settings.path == "tiny":
         tokenizer = make_tokenizer()
