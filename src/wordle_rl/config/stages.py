@@ -506,8 +506,8 @@ class DistillSettings(RoundSettings):
     outside_rate: float = Field(0.5, ge=0, le=1)
     """Share of groups whose secret may be guessed but is never an answer."""
     outside_labels: bool = False
-    """At boards that no answer fits any more, which only such a secret leads to, learn the secret. It has to be spelled
-    from the marks, as a word that was never named in training. Not with a model as teacher, which labels every board."""
+    """At boards that no answer fits any more, which only such a secret leads to, learn the secret. It has to be
+    spelled from the marks, as a word that was never named in training. A model as teacher labels every board anyway."""
     replay_fraction: float = Field(0.25, ge=0, lt=1)
     """Fraction of teacher games among all games that a round trains on, those of the last round included."""
     plain_text_fraction: float = Field(0.0, ge=0, lt=1)

@@ -17,10 +17,10 @@ from wordle_rl.policy.sizes import Device
 from wordle_rl.runs.distributed import num_processes
 from wordle_rl.runs.provenance import main_memory_bytes
 
-# Large tensors of a CPU lie on pages of 2 MiB where the system has them (/sys/kernel/mm/transparent_hugepage/enabled). glibc
-# unmaps large blocks when they are freed, and the kernel zeroes their pages at the next allocation: page by page of 4 KiB,
-# that is a sixth of the time of SmolLM2's play. torch reads the variable once, at the first tensor of the process, which may
-# be made before a model is loaded; hence at import.
+# Large tensors of a CPU lie on pages of 2 MiB where the system has them (/sys/kernel/mm/transparent_hugepage/enabled).
+# glibc unmaps large blocks when they are freed, and the kernel zeroes their pages at the next allocation: page by page
+# of 4 KiB, that is a sixth of the time of SmolLM2's play. torch reads the variable once, at the first tensor of the
+# process, which may be made before a model is loaded; hence at import.
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 DeviceKind = Literal["cuda", "mps", "cpu"]

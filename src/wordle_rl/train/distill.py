@@ -10,8 +10,9 @@
 
 A policy trained only on a teacher's games knows only the boards that the teacher reaches. Here the policy's own boards
 are labelled, even those with refused or unreadable replies. A label depends on the board and the word list, never on
-the secret, except with `outside_labels` where no answer fits: there the secret, a listed word, is the label. A board is trained on once per round, however many games reached it. Otherwise the boards that the policy
-knows best, above all the empty one, would dominate.
+the secret, except with `outside_labels` where no answer fits: there the secret, a listed word, is the label. A board
+is trained on once per round, however many games reached it. Otherwise the boards that the policy knows best, above all
+the empty one, would dominate.
 
 `targets = "guess"`: q is the solver teacher's guess. This is DAgger (Ross, Gordon, Bagnell 2011, arXiv:1011.0686) with
 beta = 0 from the first round on, since the policy can already play. Each round continues from the last one's weights.
