@@ -67,7 +67,7 @@ def pick(probabilities: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _invert(weights: Tensor, point: Tensor) -> tuple[Tensor, Tensor]:
-    """Return where the cumulative weights of each row pass `point` of their total, and how much of that column is left.
+    """Return the column in which the cumulative weights of each row pass `point` of their total, and how far into it.
 
     Shapes: (rows, columns) and (rows, 1), then twice (rows, 1); points are fractions from 0 to 1.
     """
