@@ -126,7 +126,6 @@ def test_freed_memory_below_what_is_in_use_goes_back_to_the_system() -> None:
 
 ADVISED = """
 import re
-import sys
 from wordle_rl.cli import main
 try:
     main()
