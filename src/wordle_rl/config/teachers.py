@@ -21,7 +21,7 @@ class TeacherSettings(Section):
     name: str = "solver"
     """`solver`, or your own teacher as `module:attribute`: a function from boards to guesses or replies, or a class
     that takes the word list and a seed (see `wordle_rl.policy.scripted.OwnSampler`). Its games are checked like
-    those of traces.file. The other settings of this section, and pseudo_secrets, invented_rate, slip_rate
+    those of traces.file. The other settings of this section, and pseudo_rate, invented_rate, slip_rate
     and narrate, are for the solver only."""
     opener: str | None = None
     """First guess of most games. None: the most informative answer."""
@@ -71,10 +71,13 @@ class TraceSettings(Section):
     outside_rate: float = Field(0.5, ge=0, le=1)
     """Fraction of games whose secret is a listed word outside the answers, so held-out answers stay possible. 0 with
     `narrate`, since thoughts such as "only essay fits" would be false."""
-    pseudo_secrets: bool = False
-    """Instead of listed words, secrets outside the answers are letter strings that earn the marks of an answer until it
-    is guessed. Every answer is then shown equally often, held-out ones too, strict ones never, so its wins count as
-    coverage. If no such string exists, a listed word is the secret."""
+    outside_named: bool = False
+    """Let the teacher name such a secret once no answer fits, as it names an invented one. What the policy learns to
+    spell from the marks are then real words, none of them an answer."""
+    pseudo_rate: float = Field(0.0, ge=0, le=1)
+    """Fraction of games whose secret is a letter string that earns the marks of an answer until it is guessed. Every
+    answer is shown equally often, held-out ones too, strict ones never, so its wins count as coverage. If no such
+    string exists, the secret is a listed word outside the answers. 0 with `narrate`."""
     invented_rate: float = Field(0.0, ge=0, le=1)
     """Fraction of games with an invented secret, whose letters follow each other as in listed words. The teacher
     guesses it once no answer fits, so the policy learns to spell what the marks say."""
@@ -97,11 +100,12 @@ class TraceSettings(Section):
             raise ValueError("traces.checked = false is for conversations of traces.file; name a file, or remove it")
         if self.drop_duplicates and self.file is None and not self.teacher.is_own:
             raise ValueError("traces.drop_duplicates is for games of traces.file or of a teacher of yours; remove it")
-        if self.outside_rate + self.invented_rate > 1:
-            raise ValueError(
-                f"traces.outside_rate {self.outside_rate} and traces.invented_rate {self.invented_rate} must not add "
-                "up to more than 1; lower one"
-            )
+        rates = {"outside": self.outside_rate, "pseudo": self.pseudo_rate, "invented": self.invented_rate}
+        if sum(rates.values()) > 1 + 1e-9:
+            given = ", ".join(f"traces.{name}_rate {rate}" for name, rate in rates.items() if rate)
+            raise ValueError(f"{given} add up to more than 1; lower one")
+        if self.outside_named and not self.outside_rate:
+            raise ValueError("traces.outside_named needs traces.outside_rate above 0; leave it out")
 
 
 def _changed(section: Section, *, except_for: Collection[str]) -> list[str]:

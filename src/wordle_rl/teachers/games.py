@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -38,11 +39,11 @@ a policy is often refused and must learn to try something else."""
 def draw_secrets(words: WordList, split: Split, settings: TraceSettings, seed: int) -> list[str]:
     """Draw the secrets of the teacher's games; held-out secrets are never among them.
 
-    They are training secrets (without those reserved for RL), words outside the answers, and invented words.
+    They are training secrets (without those reserved for RL), words outside the answers, and invented words. Some of
+    the words outside keep a place for a pseudo secret, which is known only when the game was played.
     """
     rng = random.Random(seed)
-    # Narration speaks about the answers. With a secret outside them, "Only essay fits" would be false.
-    num_outside = round(settings.num_games * settings.outside_rate) if words.outside and not settings.narrate else 0
+    num_outside = round(settings.num_games * sum(_outside_rates(words, settings)))
     secrets = rng.choices(words.outside, k=num_outside) if num_outside else []
     num_invented = round(settings.num_games * settings.invented_rate)
     taught, _ = split.shared(settings.rl_only_fraction)
@@ -54,10 +55,16 @@ def draw_secrets(words: WordList, split: Split, settings: TraceSettings, seed: i
     return secrets
 
 
+def _outside_rates(words: WordList, settings: TraceSettings) -> tuple[float, float]:
+    # The fractions of listed words outside the answers and of pseudo secrets. Narration speaks about the answers. With
+    # a secret outside them, "Only essay fits" would be false.
+    return (settings.outside_rate, settings.pseudo_rate) if words.outside and not settings.narrate else (0.0, 0.0)
+
+
 def solver_traces(
     secrets: Sequence[str], teacher: SolverTeacher, settings: TraceSettings, seed: int, max_turns: int = 6
 ) -> Iterator[GameRecord]:
-    """Play one teacher game per secret; with `pseudo_secrets`, letters can replace words outside the answers."""
+    """Play one teacher game per secret; with `pseudo_rate`, letters can replace words outside the answers."""
     for start in range(0, len(secrets), _CHUNK):
         yield from _chunk_of(secrets, teacher, settings, seed, start, max_turns)
 
@@ -73,12 +80,19 @@ def _chunk_of(
         games = teacher.play(secrets, settings.teacher, seed + start, max_turns)
         return _as_traces(words, games, settings, seed, slips)
 
-    if not settings.pseudo_secrets:
+    if not settings.pseudo_rate:
         return played(drawn)
-    # Play an answer in place of each outside word, then replace the secret by letters with the same marks.
+    # Play an answer in place of such an outside word, then replace the secret by letters with the same marks. Of the
+    # k first words outside, k * share are replaced.
+    rates = _outside_rates(words, settings)
+    share = rates[1] / (sum(rates) or 1)
     outside = [place for place, secret in enumerate(drawn) if _is_outside(secret, words)]
     num_before = sum(_is_outside(secret, words) for secret in secrets[:start])
-    secret_of = dict(zip(outside, _evenly(words.answers, num_before, len(outside), seed), strict=True))
+    pseudo = [
+        place for k, place in enumerate(outside, num_before) if math.floor((k + 1) * share) > math.floor(k * share)
+    ]
+    shown = _evenly(words.answers, math.floor(num_before * share), len(pseudo), seed)
+    secret_of = dict(zip(pseudo, shown, strict=True))
     answers = [secret_of.get(place, secret) for place, secret in enumerate(drawn)]
     found = {
         place: _with_pseudo_secret(trace, words, letters) if place in secret_of else trace
@@ -196,7 +210,8 @@ def _as_traces(
             turns.append(
                 TurnRecord(word, decode_marks(code, words.word_length), taught, thinking, notes=TurnNotes(remaining))
             )
-        if secret not in words.guess_index and spare > 0:
+        named = secret not in words.guess_index or (settings.outside_named and _is_outside(secret, words))
+        if named and spare > 0 and turns[-1].guess != secret:
             turns += _slips(secret, turns, words, _REFUSED_RATE, spare - 1, 0, rng)
             thinking = narration(turns, secret, 0, 0) if settings.narrate else ""
             turns.append(TurnRecord(secret, "G" * words.word_length, thinking=thinking))
