@@ -68,7 +68,7 @@ def exhausted_boards(context: GameContext, traces: TraceSettings, seed: int) -> 
     named = context.for_training.solver.words
     teacher = SolverTeacher(Solver(WordList("without strict words", named.answers, named.guesses)))
     exact = traces.teacher.model_copy(update={"noise_rate": 0.0, "random_opener_rate": 0.0})
-    settings = traces.model_copy(update={"teacher": exact, "slip_rate": 0.0, "pseudo_secrets": False})
+    settings = traces.model_copy(update={"teacher": exact, "slip_rate": 0.0, "pseudo_rate": 0.0})
     games = solver_traces(context.split.strict, teacher, settings, seed)
     return {
         game.secret: [

@@ -52,7 +52,7 @@ SMALLER = (
     "--traces.num-games 60 --sft.epochs 1 --sft.batch-size 32 --model.hidden-size 32 "
     "--grpo.steps 1 --grpo.groups-per-step 2 "
     "--grpo.group-size 4 --model.micro-batch-size 8 --grpo.validate-every-steps 0 --grpo.interpolation-alphas 1 "
-    "--grpo.probe-every-steps 0 --grpo.prioritized-fraction 0 --eval.max-games 4 --traces.pseudo-secrets false "
+    "--grpo.probe-every-steps 0 --grpo.prioritized-fraction 0 --eval.max-games 4 --traces.pseudo-rate 0 "
     "--traces.outside-rate 0 --grpo.outside-rate 0"
 )
 QWEN_SFT = """\

@@ -1,5 +1,5 @@
-"""Laws of secrets that are no words: invented ones look like words and are named once no answer fits, pseudo ones earn
-the marks of an answer until it is named."""
+"""Laws of secrets that are no answers: invented ones look like words and are named once no answer fits, so are listed
+words outside the answers with `outside_named`, and pseudo ones earn the marks of an answer until it is named."""
 
 import random
 from collections import Counter
@@ -26,7 +26,7 @@ WORDS = load_words("default")
 SPLIT = split_secrets(WORDS, strict_fraction=0.02)
 KNOWN = [answer for answer in WORDS.answers if answer not in SPLIT.strict]
 SETTINGS = TraceSettings(
-    num_games=3000, outside_rate=0.2, invented_rate=0.5, pseudo_secrets=True, narrate=True,
+    num_games=3000, outside_rate=0.0, pseudo_rate=0.2, invented_rate=0.5, narrate=True,
     teacher=TeacherSettings(opener="salet"),
 )  # fmt: skip
 
@@ -128,7 +128,60 @@ def test_reserved_words_never_stand_in() -> None:
 @pytest.fixture(scope="module")
 def of_pseudo() -> list[GameRecord]:
     teacher = TeacherSettings(opener="salet")
-    return games_of(TraceSettings(num_games=3000, pseudo_secrets=True, slip_rate=0.1, teacher=teacher))
+    return games_of(TraceSettings(num_games=3000, outside_rate=0.0, pseudo_rate=0.5, slip_rate=0.1, teacher=teacher))
+
+
+@pytest.fixture(scope="module")
+def of_named() -> list[GameRecord]:
+    """Games of every kind, of which three in ten have a listed word outside the answers that the teacher names."""
+    kinds = {"outside_rate": 0.3, "outside_named": True, "pseudo_rate": 0.2, "invented_rate": 0.1}
+    return games_of(TraceSettings(num_games=9000, **kinds, teacher=TeacherSettings(opener="salet")))
+
+
+def is_outside(word: str | None) -> bool:
+    return word in WORDS.guess_index and word not in WORDS.answer_index
+
+
+def test_each_kind_of_secret_has_its_share_of_the_games(of_named) -> None:
+    shares = Counter(
+        "answer" if trace.secret in WORDS.answer_index
+        else "outside" if is_outside(trace.secret)
+        else "invented" if trace.turns[-1].guess not in WORDS
+        else "pseudo"
+        for trace in of_named
+    )  # fmt: skip
+    assert shares["answer"] == 0.4 * len(of_named)
+    # A few pseudo secrets have no letters, and a few invented words no turn left to be named.
+    assert shares["outside"] == pytest.approx(0.3 * len(of_named), rel=0.1)
+    assert shares["pseudo"] == pytest.approx(0.2 * len(of_named), rel=0.1)
+    assert shares["invented"] == pytest.approx(0.1 * len(of_named), rel=0.1)
+
+
+def test_pseudo_secrets_show_every_answer_equally_often_whatever_else_is_played(of_named) -> None:
+    # With six turns played the secret may be an invented word that there was no turn left to name.
+    ended = [trace for trace in of_named if trace.secret not in WORDS and len(trace.turns) < 6]
+    shown = Counter(trace.turns[-1].guess for trace in ended if trace.turns[-1].guess in WORDS)
+    assert len(shown) > 0.6 * len(KNOWN)  # of 1,800 such games, for 2,679 answers
+    assert max(shown.values()) == 1
+
+
+def test_a_listed_word_outside_the_answers_is_named_where_no_answer_fits(of_named) -> None:
+    games = [trace for trace in of_named if is_outside(trace.secret)]
+    named = [trace for trace in games if trace.turns[-1].guess == trace.secret]
+    assert len(named) > 0.9 * len(games)
+    for trace in named[::20]:
+        *before, last = trace.turns
+        board = [turn for turn in trace.board(len(before)) if turn.marks]
+        assert (last.taught, last.marks) == (True, "G" * 5)
+        assert last.turn not in [turn.turn for turn in before]
+        assert all(violates_clues(answer, board) for answer in KNOWN)
+    assert all(replay_fault(trace, WORDS, Rules()) is None for trace in named)
+
+
+def test_without_being_named_such_a_game_ends_where_no_answer_fits() -> None:
+    teacher = TeacherSettings(opener="salet")
+    games = games_of(TraceSettings(num_games=600, outside_rate=1.0, teacher=teacher))
+    assert sum(trace.won for trace in games) < 0.01 * len(games)  # by a probe that happens to be it
 
 
 def test_games_with_pseudo_secrets_keep_the_rules_and_end_on_the_answer(of_pseudo) -> None:
