@@ -71,9 +71,6 @@ class TraceSettings(Section):
     outside_rate: float = Field(0.5, ge=0, le=1)
     """Fraction of games whose secret is a listed word outside the answers, so held-out answers stay possible. 0 with
     `narrate`, since thoughts such as "only essay fits" would be false."""
-    outside_named: bool = False
-    """Let the teacher name such a secret once no answer fits, as it names an invented one. What the policy learns to
-    spell from the marks are then real words, none of them an answer."""
     pseudo_rate: float = Field(0.0, ge=0, le=1)
     """Fraction of games whose secret is a letter string that earns the marks of an answer until it is guessed. Every
     answer is shown equally often, held-out ones too, strict ones never, so its wins count as coverage. If no such
@@ -104,8 +101,6 @@ class TraceSettings(Section):
         if sum(rates.values()) > 1 + 1e-9:
             given = ", ".join(f"traces.{name}_rate {rate}" for name, rate in rates.items() if rate)
             raise ValueError(f"{given} add up to more than 1; lower one")
-        if self.outside_named and not self.outside_rate:
-            raise ValueError("traces.outside_named needs traces.outside_rate above 0; leave it out")
 
 
 def _changed(section: Section, *, except_for: Collection[str]) -> list[str]:

@@ -23,7 +23,7 @@ from wordle_rl.rollout import play
 from wordle_rl.runs import write_jsonl
 from wordle_rl.runs.jsonl_store import unfinished
 from wordle_rl.solver import Solver, decode_marks
-from wordle_rl.teachers.made_up_secrets import invented_words, pseudo_secret
+from wordle_rl.teachers.made_up_secrets import Spelling, invented_words, pseudo_secret
 from wordle_rl.teachers.solver import SolverTeacher, TeacherGames, misspelt
 from wordle_rl.words import WordList
 from wordle_rl.words.split import Split
@@ -191,6 +191,7 @@ def _write_traces(
 def _as_traces(
     words: WordList, games: TeacherGames, settings: TraceSettings, seed: int, rng: random.Random
 ) -> Iterator[GameRecord]:
+    spelling = Spelling(words)
     columns = (games.guesses, games.codes, games.taught, games.remaining, games.classes)
     for secret, *rows in zip(games.secrets, *(column.tolist() for column in columns), strict=True):
         turns: list[TurnRecord] = []
@@ -210,9 +211,8 @@ def _as_traces(
             turns.append(
                 TurnRecord(word, decode_marks(code, words.word_length), taught, thinking, notes=TurnNotes(remaining))
             )
-        named = secret not in words.guess_index or (settings.outside_named and _is_outside(secret, words))
-        if named and spare > 0 and turns[-1].guess != secret:
-            turns += _slips(secret, turns, words, _REFUSED_RATE, spare - 1, 0, rng)
+        if secret not in words.guess_index and spare > 0:
+            turns += _tries(secret, turns, spelling, spare - 1, rng)
             thinking = narration(turns, secret, 0, 0) if settings.narrate else ""
             turns.append(TurnRecord(secret, "G" * words.word_length, thinking=thinking))
         yield GameRecord(secret, tuple(turns), notes=GameNotes("solver", seed))
@@ -237,6 +237,20 @@ def _slips(
     return slips
 
 
+def _tries(
+    secret: str, turns: Sequence[TurnRecord], spelling: Spelling, most: int, rng: random.Random
+) -> list[TurnRecord]:
+    # Strings that the marks allow, as a policy would try them before the secret: refused, and not trained on.
+    tries: list[TurnRecord] = []
+    while len(tries) < most and rng.random() < _TRY_RATE:
+        word = spelling.draw_fitting([turn.turn for turn in (*turns, *tries)], rng)
+        if word is None or word == secret:
+            break
+        tries.append(TurnRecord(word, None, taught=False, outcome=Outcome.UNLISTED, notes=TurnNotes(0)))
+    return tries
+
+
+_TRY_RATE = 0.6
 _FEW = 5
 """Number of answers that a player can keep in mind."""
 

@@ -18,7 +18,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from wordle_rl.game import Outcome, Turn, score_guess
+from wordle_rl.game import Outcome, Turn, score_guess, violates_clues
 from wordle_rl.prompt import Knowledge, knowledge_of
 from wordle_rl.words import WordList, WordListError
 
@@ -26,6 +26,60 @@ _CONTEXT = 2
 """Number of preceding letters that a letter depends on, besides its place."""
 _MOST_DRAWN = 1000
 """Give up after drawing this many listed words in a row."""
+_MOST_FITTING = 200
+"""Give up after drawing this many strings for a board."""
+
+
+class Spelling:
+    """How the letters of a word list follow each other: each depends on its place and the two letters before it.
+
+    Answers count twice. Draws take an `rng` and return the same words for the same state of it.
+    """
+
+    def __init__(self, words: WordList) -> None:
+        self._words = words
+        following: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
+        for word in (*words.guesses, *words.answers):
+            for place, letter in enumerate(word):
+                following[place, word[max(0, place - _CONTEXT) : place]][letter] += 1
+        self._choices = {before: (list(counts), list(counts.values())) for before, counts in following.items()}
+
+    def draw(self, rng: random.Random) -> str:
+        """Draw letters, which may be a listed word."""
+        word = ""
+        for place in range(self._words.word_length):
+            letters, counts = self._choices[place, word[max(0, place - _CONTEXT) :]]
+            word += rng.choices(letters, counts)[0]
+        return word
+
+    def draw_fitting(self, board: Sequence[Turn], rng: random.Random) -> str | None:
+        """Draw a string that the marks of a board allow and that is not listed; None if none was found soon."""
+        known = knowledge_of(board, self._words.word_length)
+        named = {turn.guess for turn in board}
+        for _ in range(_MOST_FITTING):
+            word = self._extended(known, rng)
+            if word is None or word in named or word in self._words or word in self._words.reserved:
+                continue
+            if not violates_clues(word, board):
+                return word
+        return None
+
+    def _extended(self, known: Knowledge, rng: random.Random) -> str | None:
+        word = ""
+        for place, placed in enumerate(known.placed):
+            letters, counts = self._choices.get((place, word[max(0, place - _CONTEXT) :]), ((), ()))
+            if placed:
+                word += placed
+                continue
+            allowed = [
+                (letter, count)
+                for letter, count in zip(letters, counts, strict=True)
+                if letter not in known.absent and place not in known.misplaced.get(letter, ())
+            ]
+            if not allowed:
+                return None
+            word += rng.choices(*zip(*allowed, strict=True))[0]
+        return word
 
 
 def invented_words(words: WordList, rng: random.Random) -> Iterator[str]:
@@ -37,17 +91,10 @@ def invented_words(words: WordList, rng: random.Random) -> Iterator[str]:
         >>> len(found), found in load_words()
         (5, False)
     """
-    following: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
-    for word in (*words.guesses, *words.answers):
-        for place, letter in enumerate(word):
-            following[place, word[max(0, place - _CONTEXT) : place]][letter] += 1
-    choices = {before: (list(counts), list(counts.values())) for before, counts in following.items()}
+    spelling = Spelling(words)
     failed = 0
     while failed < _MOST_DRAWN:
-        word = ""
-        for place in range(words.word_length):
-            letters, counts = choices[place, word[max(0, place - _CONTEXT) :]]
-            word += rng.choices(letters, counts)[0]
+        word = spelling.draw(rng)
         failed += 1
         if word not in words and word not in words.reserved:
             failed = 0
