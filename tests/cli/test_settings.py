@@ -80,11 +80,11 @@ def test_values_of_every_kind_are_read(read) -> None:
         "--grpo.max-importance-ratio", "None", "--traces.file", "some.jsonl",
         "--report-to", "wandb,trackio", "--model.template-kwargs.enable_thinking", "false",
         "--model.template_kwargs.depth=5", "--grpo.reward.weights", "{win = 2}", "--game.system-prompt", "none",
-        "--grpo.interpolation-alphas", "[0.5, 1.0]", "--model.gradient-checkpointing", "--traces.outside-named",
+        "--grpo.interpolation-alphas", "[0.5, 1.0]", "--model.gradient-checkpointing", "--traces.narrate",
         "false", "--grpo.optimizer.learning-rate", "1e-4",
     )[0]  # fmt: skip
     assert (config.grpo.max_importance_ratio, config.grpo.reward.weights) == (None, {"win": 2.0})
-    assert (config.traces.file, config.traces.outside_named) == (Path("some.jsonl"), False)
+    assert (config.traces.file, config.traces.narrate) == (Path("some.jsonl"), False)
     assert config.stages == ("sft", "grpo")
     assert config.report_to == ("wandb", "trackio")
     assert config.model.template_kwargs == {"enable_thinking": False, "depth": 5}

@@ -223,7 +223,7 @@ def make_case(name: str, words: Path, taught: Path, address: str) -> Case:
     """
     listed = ("--words", str(words))
     asked = (*listed, "--base-url", address)
-    many = ("--num-games", "12300", "--outside-rate", "0.2", "--outside-named", "--pseudo-rate", "0.3")
+    many = ("--num-games", "12300", "--outside-rate", "0.2", "--pseudo-rate", "0.3")
     many = (*many, "--teacher.opener", "None")
     arguments = {
         "traces": ("traces", "--out", "games.jsonl", *listed, *many),

@@ -9,7 +9,7 @@ from wordle_rl.config.teachers import TeacherSettings, TraceSettings
 from wordle_rl.teachers.games import write_solver_traces
 
 PLAIN = TraceSettings(num_games=18, teacher=TeacherSettings(opener=None, noise_rate=0.5))
-LETTERS = PLAIN.model_copy(update={"outside_rate": 0.2, "outside_named": True, "pseudo_rate": 0.4})
+LETTERS = PLAIN.model_copy(update={"outside_rate": 0.2, "pseudo_rate": 0.4})
 
 
 class StoppedError(Exception):

@@ -1,5 +1,5 @@
-"""Laws of secrets that are no answers: invented ones look like words and are named once no answer fits, so are listed
-words outside the answers with `outside_named`, and pseudo ones earn the marks of an answer until it is named."""
+"""Laws of secrets that are no words: invented ones look like words and are named once no answer fits, pseudo ones earn
+the marks of an answer until it is named."""
 
 import random
 from collections import Counter
@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from wordle_rl.config.teachers import TeacherSettings, TraceSettings
 from wordle_rl.data.dataset import replay_fault
 from wordle_rl.data.game_record import GameNotes, GameRecord
-from wordle_rl.game import Outcome, Rules, score_guess, violates_clues
+from wordle_rl.game import Outcome, Rules, Turn, score_guess, violates_clues
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import draw_secrets, solver_traces
-from wordle_rl.teachers.made_up_secrets import invented_words, pseudo_secret
+from wordle_rl.teachers.made_up_secrets import Spelling, invented_words, pseudo_secret
 from wordle_rl.teachers.solver import SolverTeacher
 from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import split_secrets
@@ -25,6 +25,7 @@ from wordle_rl.words.split import split_secrets
 WORDS = load_words("default")
 SPLIT = split_secrets(WORDS, strict_fraction=0.02)
 KNOWN = [answer for answer in WORDS.answers if answer not in SPLIT.strict]
+SPELLING = Spelling(WORDS)
 SETTINGS = TraceSettings(
     num_games=3000, outside_rate=0.0, pseudo_rate=0.2, invented_rate=0.5, narrate=True,
     teacher=TeacherSettings(opener="salet"),
@@ -78,13 +79,39 @@ def test_an_invented_word_is_named_only_where_no_answer_fits(of_invented) -> Non
         assert not violates_clues(last.guess, board)
 
 
-def test_the_words_refused_before_it_are_not_taught(of_invented) -> None:
+def test_the_strings_refused_before_it_fit_the_board_and_are_not_taught(of_invented) -> None:
     refused = Counter()
     for trace in of_invented:
-        slips = [turn for turn in trace.turns[:-1] if turn.outcome is Outcome.UNLISTED]
-        assert not any(turn.taught for turn in slips)
-        refused[len(slips)] += 1
-    assert refused[0] > refused[1] > refused[2] > 0
+        tried = [place for place, turn in enumerate(trace.turns) if turn.outcome is Outcome.UNLISTED]
+        for place in tried:
+            turn, board = trace.turns[place], trace.board(place)
+            assert not turn.taught
+            assert turn.guess not in {each.guess for each in board}
+            assert turn.guess not in SPLIT.strict
+            assert not violates_clues(turn.guess, [each for each in board if each.marks])
+        refused[len(tried)] += 1
+    assert 0.4 < 1 - refused[0] / len(of_invented) < 0.6  # 0.6 of the games that have a turn to spare
+    assert refused[1] > refused[2] > 0
+
+
+def test_a_string_for_a_board_is_new_and_the_secret_is_none() -> None:
+    words = WordList("two", ("aaab", "baaa"), ("aaab", "baaa"), reserved=frozenset({"baab"}))
+    spelling, rng = Spelling(words), random.Random(0)
+    drawn = {spelling.draw_fitting([], "zzzz", rng) for _ in range(200)}
+    assert drawn == {"aaaa"}  # what is left beside two listed words and a strict one
+    assert {spelling.draw_fitting([], "aaaa", rng) for _ in range(50)} == {None}
+    assert {spelling.draw_fitting([Turn("aaaa", None, Outcome.UNLISTED)], "zzzz", rng) for _ in range(50)} == {None}
+
+
+@settings(max_examples=100)
+@given(secret=st.sampled_from(WORDS.guesses), data=st.data(), seed=st.integers(0, 9))
+def test_a_string_for_a_board_keeps_to_its_marks(secret, data, seed) -> None:
+    others = st.sampled_from(WORDS.guesses).filter(lambda word: word != secret)
+    guesses = data.draw(st.lists(others, min_size=1, max_size=4))
+    board = [Turn(guess, score_guess(secret, guess), Outcome.SCORED) for guess in guesses]
+    if found := SPELLING.draw_fitting(board, secret, random.Random(seed)):
+        assert found not in WORDS
+        assert not violates_clues(found, board)
 
 
 def test_a_file_of_such_games_can_be_trained_on_and_a_forged_one_cannot(played, of_invented) -> None:
@@ -132,56 +159,36 @@ def of_pseudo() -> list[GameRecord]:
 
 
 @pytest.fixture(scope="module")
-def of_named() -> list[GameRecord]:
-    """Games of every kind, of which three in ten have a listed word outside the answers that the teacher names."""
-    kinds = {"outside_rate": 0.3, "outside_named": True, "pseudo_rate": 0.2, "invented_rate": 0.1}
+def of_all_kinds() -> list[GameRecord]:
+    kinds = {"outside_rate": 0.3, "pseudo_rate": 0.2, "invented_rate": 0.1}
     return games_of(TraceSettings(num_games=9000, **kinds, teacher=TeacherSettings(opener="salet")))
 
 
-def is_outside(word: str | None) -> bool:
+def is_outside(word: str) -> bool:
     return word in WORDS.guess_index and word not in WORDS.answer_index
 
 
-def test_each_kind_of_secret_has_its_share_of_the_games(of_named) -> None:
+def test_each_kind_of_secret_has_its_share_of_the_games(of_all_kinds) -> None:
     shares = Counter(
         "answer" if trace.secret in WORDS.answer_index
         else "outside" if is_outside(trace.secret)
         else "invented" if trace.turns[-1].guess not in WORDS
         else "pseudo"
-        for trace in of_named
+        for trace in of_all_kinds
     )  # fmt: skip
-    assert shares["answer"] == 0.4 * len(of_named)
+    assert shares["answer"] == 0.4 * len(of_all_kinds)
     # A few pseudo secrets have no letters, and a few invented words no turn left to be named.
-    assert shares["outside"] == pytest.approx(0.3 * len(of_named), rel=0.1)
-    assert shares["pseudo"] == pytest.approx(0.2 * len(of_named), rel=0.1)
-    assert shares["invented"] == pytest.approx(0.1 * len(of_named), rel=0.1)
+    assert shares["outside"] == pytest.approx(0.3 * len(of_all_kinds), rel=0.1)
+    assert shares["pseudo"] == pytest.approx(0.2 * len(of_all_kinds), rel=0.1)
+    assert shares["invented"] == pytest.approx(0.1 * len(of_all_kinds), rel=0.1)
 
 
-def test_pseudo_secrets_show_every_answer_equally_often_whatever_else_is_played(of_named) -> None:
+def test_pseudo_secrets_show_every_answer_equally_often_whatever_else_is_played(of_all_kinds) -> None:
     # With six turns played the secret may be an invented word that there was no turn left to name.
-    ended = [trace for trace in of_named if trace.secret not in WORDS and len(trace.turns) < 6]
+    ended = [trace for trace in of_all_kinds if trace.secret not in WORDS and len(trace.turns) < 6]
     shown = Counter(trace.turns[-1].guess for trace in ended if trace.turns[-1].guess in WORDS)
     assert len(shown) > 0.6 * len(KNOWN)  # of 1,800 such games, for 2,679 answers
     assert max(shown.values()) == 1
-
-
-def test_a_listed_word_outside_the_answers_is_named_where_no_answer_fits(of_named) -> None:
-    games = [trace for trace in of_named if is_outside(trace.secret)]
-    named = [trace for trace in games if trace.turns[-1].guess == trace.secret]
-    assert len(named) > 0.9 * len(games)
-    for trace in named[::20]:
-        *before, last = trace.turns
-        board = [turn for turn in trace.board(len(before)) if turn.marks]
-        assert (last.taught, last.marks) == (True, "G" * 5)
-        assert last.turn not in [turn.turn for turn in before]
-        assert all(violates_clues(answer, board) for answer in KNOWN)
-    assert all(replay_fault(trace, WORDS, Rules()) is None for trace in named)
-
-
-def test_without_being_named_such_a_game_ends_where_no_answer_fits() -> None:
-    teacher = TeacherSettings(opener="salet")
-    games = games_of(TraceSettings(num_games=600, outside_rate=1.0, teacher=teacher))
-    assert sum(trace.won for trace in games) < 0.01 * len(games)  # by a probe that happens to be it
 
 
 def test_games_with_pseudo_secrets_keep_the_rules_and_end_on_the_answer(of_pseudo) -> None:

@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from wordle_rl.config.model import GameSettings
 from wordle_rl.config.teachers import TeacherSettings, TraceSettings
 from wordle_rl.data.game_record import GameNotes, GameRecord, TurnNotes, TurnRecord
 from wordle_rl.env import PlayedTurn
-from wordle_rl.game import Outcome, score_guess, violates_clues
+from wordle_rl.game import Outcome, Turn, score_guess, violates_clues
 from wordle_rl.import_paths import source_mark
 from wordle_rl.policy.scripted import OwnSampler
 from wordle_rl.prompt import Guess, describe_knowledge, knowledge_of
@@ -31,9 +32,9 @@ from wordle_rl.words.split import Split
 _CHUNK = 4096
 _OWN_CHUNK = 256
 """Games of your own teacher that are played and stored together; a stop loses fewer than this."""
-_REFUSED_RATE = 0.35
-"""Probability, per spare turn, of a refused word before an invented word is named. On a board that no known word fits,
-a policy is often refused and must learn to try something else."""
+_TRY_RATE = 0.6
+"""Probability, per spare turn, of a refused string before an invented word is named. On a board that no known word
+fits, a policy is often refused and must learn to try something else."""
 
 
 def draw_secrets(words: WordList, split: Split, settings: TraceSettings, seed: int) -> list[str]:
@@ -201,7 +202,8 @@ def _as_traces(
                 break
             word = words.guesses[guess]
             if taught and turns:
-                slips = _slips(word, turns, words, settings.slip_rate, spare, remaining, rng)
+                slip = partial(misspelt, word, words=words, rng=rng)
+                slips = _refused(slip, turns, settings.slip_rate, spare, remaining, rng)
                 turns += slips
                 spare -= len(slips)
             thinking = ""
@@ -212,45 +214,31 @@ def _as_traces(
                 TurnRecord(word, decode_marks(code, words.word_length), taught, thinking, notes=TurnNotes(remaining))
             )
         if secret not in words.guess_index and spare > 0:
-            turns += _tries(secret, turns, spelling, spare - 1, rng)
+            tried = partial(spelling.draw_fitting, secret=secret, rng=rng)
+            turns += _refused(tried, turns, _TRY_RATE, spare - 1, 0, rng)
             thinking = narration(turns, secret, 0, 0) if settings.narrate else ""
             turns.append(TurnRecord(secret, "G" * words.word_length, thinking=thinking))
         yield GameRecord(secret, tuple(turns), notes=GameNotes("solver", seed))
 
 
-def _slips(
-    word: str,
+def _refused(
+    draw: Callable[[Sequence[Turn]], str | None],
     turns: Sequence[TurnRecord],
-    words: WordList,
     rate: float,
     most: int,
     remaining: int,
     rng: random.Random,
 ) -> list[TurnRecord]:
-    # Misspelt guesses before a word, usually none. Each costs a turn and is not trained on, but what follows it is.
-    slips: list[TurnRecord] = []
-    while len(slips) < most and rng.random() < rate:
-        slip = misspelt(word, [turn.turn for turn in (*turns, *slips)], words, rng)
-        if slip is None:
+    # Strings that are refused before a guess. Each costs a turn and is not trained on, but what follows it is.
+    refused: list[TurnRecord] = []
+    while len(refused) < most and rng.random() < rate:
+        word = draw([turn.turn for turn in (*turns, *refused)])
+        if word is None:
             break
-        slips.append(TurnRecord(slip, None, taught=False, outcome=Outcome.UNLISTED, notes=TurnNotes(remaining)))
-    return slips
+        refused.append(TurnRecord(word, None, taught=False, outcome=Outcome.UNLISTED, notes=TurnNotes(remaining)))
+    return refused
 
 
-def _tries(
-    secret: str, turns: Sequence[TurnRecord], spelling: Spelling, most: int, rng: random.Random
-) -> list[TurnRecord]:
-    # Strings that the marks allow, as a policy would try them before the secret: refused, and not trained on.
-    tries: list[TurnRecord] = []
-    while len(tries) < most and rng.random() < _TRY_RATE:
-        word = spelling.draw_fitting([turn.turn for turn in (*turns, *tries)], rng)
-        if word is None or word == secret:
-            break
-        tries.append(TurnRecord(word, None, taught=False, outcome=Outcome.UNLISTED, notes=TurnNotes(0)))
-    return tries
-
-
-_TRY_RATE = 0.6
 _FEW = 5
 """Number of answers that a player can keep in mind."""
 

@@ -3,7 +3,10 @@
 Invented words are letters that follow each other as in the word list, but form no word of it. A policy that has only
 seen secrets of its list cannot handle a board that none of them fits, and strict words lead to such boards. So the
 secret of some teacher games is an invented word, which the teacher names once no answer fits. A word that occurs once
-cannot be memorised, so the policy learns to spell what the marks say.
+cannot be memorised, so the policy learns to spell what the marks say. Before it, the teacher often tries other strings
+that the marks allow and is refused, as a policy is that spells a word which it has never seen; what comes after a
+refusal is learnt. If refused strings were only misspelt words, which a policy would hardly name, it would not learn to
+let go of its own.
 
 Pseudo secrets are letters that stand in for an answer. A player knows a secret only by its marks. If other letters give
 the same marks as an answer for every guess before it is named, the game is the same up to that point: the board leaves
@@ -31,9 +34,9 @@ _MOST_FITTING = 200
 
 
 class Spelling:
-    """How the letters of a word list follow each other: each depends on its place and the two letters before it.
+    """How the letters of a word list follow each other: each depends on its place and the letters before it.
 
-    Answers count twice. Draws take an `rng` and return the same words for the same state of it.
+    Answers count twice, other words once.
     """
 
     def __init__(self, words: WordList) -> None:
@@ -42,44 +45,35 @@ class Spelling:
         for word in (*words.guesses, *words.answers):
             for place, letter in enumerate(word):
                 following[place, word[max(0, place - _CONTEXT) : place]][letter] += 1
-        self._choices = {before: (list(counts), list(counts.values())) for before, counts in following.items()}
+        self._following = {before: (list(counts), list(counts.values())) for before, counts in following.items()}
 
-    def draw(self, rng: random.Random) -> str:
-        """Draw letters, which may be a listed word."""
-        word = ""
-        for place in range(self._words.word_length):
-            letters, counts = self._choices[place, word[max(0, place - _CONTEXT) :]]
-            word += rng.choices(letters, counts)[0]
-        return word
+    def draw(self, rng: random.Random) -> str | None:
+        """Draw a string; None if it is listed, or a strict word."""
+        return self._drawn(rng, Knowledge((None,) * self._words.word_length, {}, {}, {}, ()))
 
-    def draw_fitting(self, board: Sequence[Turn], rng: random.Random) -> str | None:
-        """Draw a string that the marks of a board allow and that is not listed; None if none was found soon."""
-        known = knowledge_of(board, self._words.word_length)
-        named = {turn.guess for turn in board}
+    def draw_fitting(self, board: Sequence[Turn], secret: str, rng: random.Random) -> str | None:
+        """Draw a new string that the marks of a board allow; None if that is the secret, or none was found soon."""
+        known, named = knowledge_of(board, self._words.word_length), {turn.guess for turn in board}
         for _ in range(_MOST_FITTING):
-            word = self._extended(known, rng)
-            if word is None or word in named or word in self._words or word in self._words.reserved:
-                continue
-            if not violates_clues(word, board):
-                return word
+            word = self._drawn(rng, known)
+            if word is not None and word not in named and not violates_clues(word, board):
+                return None if word == secret else word
         return None
 
-    def _extended(self, known: Knowledge, rng: random.Random) -> str | None:
+    def _drawn(self, rng: random.Random, known: Knowledge) -> str | None:
+        # Known letters and places of letters are kept to at once; how often a letter occurs is left to the caller.
         word = ""
         for place, placed in enumerate(known.placed):
-            letters, counts = self._choices.get((place, word[max(0, place - _CONTEXT) :]), ((), ()))
-            if placed:
-                word += placed
-                continue
+            choices = zip(*self._following.get((place, word[max(0, place - _CONTEXT) :]), ((), ())), strict=True)
             allowed = [
                 (letter, count)
-                for letter, count in zip(letters, counts, strict=True)
+                for letter, count in choices
                 if letter not in known.absent and place not in known.misplaced.get(letter, ())
             ]
-            if not allowed:
+            if not (placed or allowed):
                 return None
-            word += rng.choices(*zip(*allowed, strict=True))[0]
-        return word
+            word += placed or rng.choices(*zip(*allowed, strict=True))[0]
+        return None if word in self._words or word in self._words.reserved else word
 
 
 def invented_words(words: WordList, rng: random.Random) -> Iterator[str]:
@@ -96,7 +90,7 @@ def invented_words(words: WordList, rng: random.Random) -> Iterator[str]:
     while failed < _MOST_DRAWN:
         word = spelling.draw(rng)
         failed += 1
-        if word not in words and word not in words.reserved:
+        if word is not None:
             failed = 0
             yield word
     raise WordListError(
