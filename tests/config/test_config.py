@@ -68,8 +68,6 @@ IMPOSSIBLE = [
     ("[dpo]\ntemperature = 0\ngroup_size = 1", "dpo.temperature"),
     ("[distill]\ngroup_size = 2\ntemperature = 0", "distill.temperature"),
     ("[distill]\ntargets = 'nowhere'", "distill.targets"),
-    ("[distill]\noutside_labels = true\noutside_rate = 0", "outside_labels"),
-    ("[distill]\noutside_labels = true\ntargets = 'bundled'", "outside_labels"),
     ("[expert_iteration]\nreplay_fraction = 1", "expert_iteration.replay_fraction"),
     ("[sft.optimizer]\nlearning_rate = 0", "sft.optimizer.learning_rate"),
     ("[game]\nshape = 'spoken'\nthinking = 'off'", "game.shape"),

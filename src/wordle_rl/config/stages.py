@@ -505,9 +505,6 @@ class DistillSettings(RoundSettings):
     another is e times less likely."""
     outside_rate: float = Field(0.5, ge=0, le=1)
     """Share of groups whose secret may be guessed but is never an answer."""
-    outside_labels: bool = False
-    """At boards that no answer fits any more, which only such a secret leads to, learn the secret. It has to be
-    spelled from the marks, as a word that was never named in training. A model as teacher labels every board anyway."""
     replay_fraction: float = Field(0.25, ge=0, lt=1)
     """Fraction of teacher games among all games that a round trains on, those of the last round included."""
     plain_text_fraction: float = Field(0.0, ge=0, lt=1)
@@ -540,8 +537,6 @@ class DistillSettings(RoundSettings):
         path = self.teacher_model
         if path is not None and self.targets != "bundled" and not path.expanduser().is_dir():
             raise ValueError(f"targets {self.targets!r} is none of guess, distribution, bundled and a directory")
-        if self.outside_labels and not (self.outside_rate and path is None):
-            raise ValueError("outside_labels needs the solver as teacher and outside_rate above 0; leave it out")
 
 
 LearningByPlay = GRPOSettings | ExpertIterationSettings | DPOSettings | DistillSettings

@@ -2,7 +2,7 @@
 
     for round in rounds:
         games = play(policy)
-        for board in the distinct boards of the games that still fit an answer:     # or all (outside_labels)
+        for board in the distinct boards of the games that still fit an answer:
             q = teacher(board)                       # over words: one guess, or a distribution
             word = draw(q)
             learn the tokens of word, each against q(next token | tokens before)
@@ -10,9 +10,8 @@
 
 A policy trained only on a teacher's games knows only the boards that the teacher reaches. Here the policy's own boards
 are labelled, even those with refused or unreadable replies. A label depends on the board and the word list, never on
-the secret, except with `outside_labels` where no answer fits: there the secret, a listed word, is the label. A board
-is trained on once per round, however many games reached it. Otherwise the boards that the policy knows best, above all
-the empty one, would dominate.
+the secret. A board is trained on once per round, however many games reached it. Otherwise the boards that the policy
+knows best, above all the empty one, would dominate.
 
 `targets = "guess"`: q is the solver teacher's guess. This is DAgger (Ross, Gordon, Bagnell 2011, arXiv:1011.0686) with
 beta = 0 from the first round on, since the policy can already play. Each round continues from the last one's weights.
@@ -48,7 +47,7 @@ from wordle_rl.config.teachers import TraceSettings
 from wordle_rl.policy.directory import converted_path
 from wordle_rl.policy.loading import load_model
 from wordle_rl.runs import read_jsonl, trained_model, write_jsonl
-from wordle_rl.teachers.distribution import BoardTeacher, SolverDistribution, SolverGuess, WordDistribution
+from wordle_rl.teachers.distribution import BoardTeacher, SolverDistribution, SolverGuess
 from wordle_rl.train import round_method
 from wordle_rl.train.example import Example
 from wordle_rl.train.micro_batches import Batch
@@ -211,7 +210,6 @@ class Labeller:
     def __init__(self, codec: ChatCodec, setup: GameSetup, settings: DistillSettings, traces: TraceSettings) -> None:
         self._codec, self._prompter, self._split = codec, setup.prompter, setup.context.split
         self._longest, self._is_soft = setup.sampling.max_completion_tokens, settings.targets == "distribution"
-        self._labels_secrets = settings.outside_labels
         self._teacher: BoardTeacher = (
             SolverDistribution(setup.solver, settings.teacher_temperature, setup.prompter.rules, traces.teacher.opener)
             if self._is_soft
@@ -223,7 +221,7 @@ class Labeller:
     ) -> tuple[dict[tuple[int, ...], Label], list[dict[str, Any]], Numbers]:
         """Label each distinct prompt once, unless its board names a strict word.
 
-        A board that fits no answer has no label, or with `outside_labels` the secret of its first game.
+        A board that fits no answer has no label.
 
         Together with the prompt, `seed` decides which word is drawn.
 
@@ -242,12 +240,9 @@ class Labeller:
         labels, record, agreed, entropies, num_overlong = {}, [], [], [], 0
         for prompt, board in boards.items():
             said = self._teacher(board.turns)
-            if said is not None:
-                agreed += [said.is_likeliest(guess) for guess in guesses[prompt]]
-            elif self._labels_secrets:
-                said = WordDistribution((board.secret,), (1.0,))
-            else:
+            if said is None:
                 continue
+            agreed += [said.is_likeliest(guess) for guess in guesses[prompt]]
             texts = (self._prompter.reply(word, said.thinking) for word in said.words)
             replies = [self._codec.reply_ids(self._codec.taught(text, self._prompter.thinking)) for text in texts]
             # Seeded by round and prompt only, so that a round that is chosen again after a stop draws the same words.
