@@ -5,7 +5,6 @@ import random
 from collections import Counter
 from dataclasses import replace
 from itertools import islice
-from statistics import fmean
 from string import ascii_lowercase
 
 import pytest
@@ -93,27 +92,6 @@ def test_the_strings_refused_before_it_fit_the_board_and_are_not_taught(of_inven
         refused[len(tried)] += 1
     assert 0.4 < 1 - refused[0] / len(of_invented) < 0.6  # 0.6 of the games that have a turn to spare
     assert refused[1] > refused[2] > 0
-
-
-def test_refused_strings_that_are_taught_have_a_thought_and_are_more_and_likelier(of_invented) -> None:
-    taught = [
-        (trace, place, turn)
-        for trace in games_of(SETTINGS.model_copy(update={"teach_refused": True}))
-        for place, turn in enumerate(trace.turns)
-        if turn.outcome is Outcome.UNLISTED
-    ]
-    for trace, place, turn in taught:
-        assert turn.taught
-        assert turn.thinking.endswith(f"No word I know fits; {turn.guess} is possible.")
-        assert not violates_clues(turn.guess, [each for each in trace.board(place) if each.marks])
-    untaught = [turn for trace in of_invented for turn in trace.turns if turn.outcome is Outcome.UNLISTED]
-    assert len(taught) > 1.2 * len(untaught)
-    triples = Counter(word[place - 2 : place + 1] for word in WORDS.guesses for place in range(2, 5))
-
-    def mean_count(guesses: list[str]) -> float:
-        return fmean(triples[word[place - 2 : place + 1]] for word in guesses for place in range(2, 5))
-
-    assert mean_count([turn.guess for *_, turn in taught]) > 1.1 * mean_count([turn.guess for turn in untaught])
 
 
 def test_a_string_for_a_board_is_new_and_the_secret_is_none() -> None:

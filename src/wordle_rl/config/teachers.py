@@ -78,9 +78,6 @@ class TraceSettings(Section):
     invented_rate: float = Field(0.0, ge=0, le=1)
     """Fraction of games with an invented secret, whose letters follow each other as in listed words. The teacher
     guesses it once no answer fits, so the policy learns to spell what the marks say."""
-    teach_refused: bool = False
-    """Train also on the strings that the teacher tries in vain before it names an invented word. It then tries more of
-    them, and likelier ones by their letters."""
     rl_only_fraction: float = Field(0.0, ge=0, lt=1)
     """Fraction of the training secrets kept out of teacher games. Learning by play then trains only on these."""
     slip_rate: float = Field(0.0, ge=0, lt=1)

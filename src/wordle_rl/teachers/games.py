@@ -32,12 +32,9 @@ from wordle_rl.words.split import Split
 _CHUNK = 4096
 _OWN_CHUNK = 256
 """Games of your own teacher that are played and stored together; a stop loses fewer than this."""
-_TRY_RATE, _TAUGHT_TRY_RATE = 0.6, 0.8
-"""Probability, per spare turn, of a refused string before an invented word is named; the second with
-`traces.teach_refused`. On a board that no known word fits, a policy is often refused and must learn to try something
-else."""
-_LIKELY = 3
-"""With `traces.teach_refused`, power to which the counts of letters are raised when such a string is drawn."""
+_TRY_RATE = 0.6
+"""Probability, per spare turn, of a refused string before an invented word is named. On a board that no known word
+fits, a policy is often refused and must learn to try something else."""
 
 
 def draw_secrets(words: WordList, split: Split, settings: TraceSettings, seed: int) -> list[str]:
@@ -217,10 +214,8 @@ def _as_traces(
                 TurnRecord(word, decode_marks(code, words.word_length), taught, thinking, notes=TurnNotes(remaining))
             )
         if secret not in words.guess_index and spare > 0:
-            taught = settings.teach_refused
-            tried = partial(spelling.draw_fitting, secret=secret, rng=rng, power=_LIKELY if taught else 1)
-            rate = _TAUGHT_TRY_RATE if taught else _TRY_RATE
-            turns += _refused(tried, turns, rate, spare - 1, 0, rng, taught=taught, narrate=taught and settings.narrate)
+            tried = partial(spelling.draw_fitting, secret=secret, rng=rng)
+            turns += _refused(tried, turns, _TRY_RATE, spare - 1, 0, rng)
             thinking = narration(turns, secret, 0, 0) if settings.narrate else ""
             turns.append(TurnRecord(secret, "G" * words.word_length, thinking=thinking))
         yield GameRecord(secret, tuple(turns), notes=GameNotes("solver", seed))
@@ -233,19 +228,14 @@ def _refused(
     most: int,
     remaining: int,
     rng: random.Random,
-    *,
-    taught: bool = False,
-    narrate: bool = False,
 ) -> list[TurnRecord]:
-    # Strings that are refused before a guess. Each costs a turn, and what follows it is always trained on.
+    # Strings that are refused before a guess. Each costs a turn and is not trained on, but what follows it is.
     refused: list[TurnRecord] = []
     while len(refused) < most and rng.random() < rate:
         word = draw([turn.turn for turn in (*turns, *refused)])
         if word is None:
             break
-        thinking = narration([*turns, *refused], word, remaining, 0) if narrate else ""
-        notes = TurnNotes(remaining)
-        refused.append(TurnRecord(word, None, taught, thinking, outcome=Outcome.UNLISTED, notes=notes))
+        refused.append(TurnRecord(word, None, taught=False, outcome=Outcome.UNLISTED, notes=TurnNotes(remaining)))
     return refused
 
 

@@ -51,25 +51,22 @@ class Spelling:
         """Draw a string; None if it is listed, or a strict word."""
         return self._drawn(rng, Knowledge((None,) * self._words.word_length, {}, {}, {}, ()))
 
-    def draw_fitting(self, board: Sequence[Turn], secret: str, rng: random.Random, power: float = 1) -> str | None:
-        """Draw a new string that the marks of a board allow; None if that is the secret, or none was found soon.
-
-        Counts of letters are raised to `power`: above 1, likely strings become likelier.
-        """
+    def draw_fitting(self, board: Sequence[Turn], secret: str, rng: random.Random) -> str | None:
+        """Draw a new string that the marks of a board allow; None if that is the secret, or none was found soon."""
         known, named = knowledge_of(board, self._words.word_length), {turn.guess for turn in board}
         for _ in range(_MOST_FITTING):
-            word = self._drawn(rng, known, power)
+            word = self._drawn(rng, known)
             if word is not None and word not in named and not violates_clues(word, board):
                 return None if word == secret else word
         return None
 
-    def _drawn(self, rng: random.Random, known: Knowledge, power: float = 1) -> str | None:
+    def _drawn(self, rng: random.Random, known: Knowledge) -> str | None:
         # Known letters and places of letters are kept to at once; how often a letter occurs is left to the caller.
         word = ""
         for place, placed in enumerate(known.placed):
             choices = zip(*self._following.get((place, word[max(0, place - _CONTEXT) :]), ((), ())), strict=True)
             allowed = [
-                (letter, count**power)
+                (letter, count)
                 for letter, count in choices
                 if letter not in known.absent and place not in known.misplaced.get(letter, ())
             ]
