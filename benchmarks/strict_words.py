@@ -1,10 +1,13 @@
 """Strict words won by a speller without fault, the yardstick of a model that has never met them.
 
-    python benchmarks/strict_words.py [imitation] [--seed 0] [--json]
+    python benchmarks/strict_words.py [imitation] [--games runs/imitation/eval/sft.json] [--seed 0] [--json]
 
 The solver that knows every answer but the strict ones plays until none of its words fits. From there on the speller
 names what the marks allow: any listed word, drawn at random; or any letters, the likeliest first by the letters of the
 words that training may name, which costs a turn where they are no listed word. Neither knows the strict words.
+
+With `--games`, the evaluation of a model, the speller by letters goes on from that model's own boards, and what the
+model did with its turns from there on is counted.
 """
 
 from __future__ import annotations
@@ -15,12 +18,14 @@ import json
 import math
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from wordle_rl.config.context import GameContext
 from wordle_rl.config.files import load_config
 from wordle_rl.config.teachers import TraceSettings
+from wordle_rl.data.game_record import StoredGame
+from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.game import Outcome, Turn, score_guess, violates_clues
 from wordle_rl.prompt import Knowledge, knowledge_of
 from wordle_rl.solver import Solver
@@ -37,9 +42,10 @@ FLOOR = 0.02
 
 
 def main() -> None:
-    """Play every strict word both ways and print the wins."""
+    """Play every strict word both ways and print the wins, and those of a model."""
     parser = argparse.ArgumentParser(description="Win strict words by spelling alone.")
     parser.add_argument("config", nargs="?", type=Path, default=Path("imitation"))
+    parser.add_argument("--games", type=Path, help="evaluation of a model that played the strict words")
     parser.add_argument("--seed", type=int, default=0, help="seed of the draws")
     parser.add_argument("--json", action="store_true", help="print JSON instead of lines")
     options = parser.parse_args()
@@ -52,15 +58,20 @@ def main() -> None:
     letters = Letters(context.for_training.solver.words.guesses)
     boards = exhausted_boards(context, config.traces, options.seed)
     listed = frozenset(context.words.guesses)
-    wins = {
-        "listed words": sum(by_listed_words(secret, boards[secret], sorted(listed), rng) for secret in strict),
-        "any letters": sum(by_letters(secret, boards[secret], listed, letters) for secret in strict),
+    counts = {
+        "strict words": len(strict),
+        "speller: listed words": sum(by_listed_words(secret, boards[secret], sorted(listed), rng) for secret in strict),
+        "speller: letters": sum(
+            by_letters(secret, board, (), NUM_TURNS - len(board), listed, letters) for secret, board in boards.items()
+        ),
     }
+    if options.games:
+        counts |= by_a_model(Evaluation.load(options.games).records, context, listed, letters)
     if options.json:
-        print(json.dumps({"strict": len(strict), **wins}))
+        print(json.dumps(counts))
         return
-    for name, count in wins.items():
-        print(f"{name:<14}{count:>4} of {len(strict)}")
+    for name, count in counts.items():
+        print(f"{name:<40}{count:>4}")
 
 
 def exhausted_boards(context: GameContext, traces: TraceSettings, seed: int) -> dict[str, list[Turn]]:
@@ -91,10 +102,15 @@ def by_listed_words(secret: str, board: list[Turn], listed: list[str], rng: rand
     return False
 
 
-def by_letters(secret: str, board: list[Turn], listed: frozenset[str], letters: Letters) -> bool:
-    """True if the secret is found by naming the likeliest letters that the marks allow; unlisted ones cost a turn."""
-    turns, refused = list(board), set[str]()
-    while len(turns) + len(refused) < NUM_TURNS:
+def by_letters(
+    secret: str, board: list[Turn], named: Iterable[str], left: int, listed: frozenset[str], letters: Letters
+) -> bool:
+    """True if the secret is found in the turns that are left, by naming the likeliest letters that the marks allow.
+
+    A string that is no listed word costs a turn; those in `named` have been refused before.
+    """
+    turns, refused = list(board), set(named)
+    for _ in range(left):
         known = knowledge_of(turns, len(secret))
         guess = next(
             word for word in letters.likeliest(known) if word not in refused and not violates_clues(word, turns)
@@ -106,6 +122,50 @@ def by_letters(secret: str, board: list[Turn], listed: frozenset[str], letters: 
         else:
             refused.add(guess)
     return False
+
+
+def by_a_model(
+    games: Iterable[StoredGame], context: GameContext, listed: frozenset[str], letters: Letters
+) -> dict[str, int]:
+    """Count what a model did on strict words from the first board on which no word fits that its training may name.
+
+    `letters from its boards` are the wins of the speller that goes on from there. A turn is counted once: it names the
+    secret, repeats a refused string, contradicts a mark, or names what fits.
+    """
+    strict = context.split.strict
+    known = [word for word in context.words.answers if word not in strict]
+    wins, kinds = Counter[str](), Counter[str]()
+    for game in games:
+        if game.secret not in strict:
+            continue
+        wins["wins"] += game.won
+        board, refused, exhausted = list[Turn](), set[str](), False
+        for place, played in enumerate(game.turns):
+            if not exhausted and not any(not violates_clues(word, board) for word in known):
+                exhausted = True
+                wins["boards without a known word"] += 1
+                left = NUM_TURNS - place
+                wins["letters from its boards"] += by_letters(game.secret, board, refused, left, listed, letters)
+            guess = played.guess or ""
+            if exhausted:
+                kinds[_kind(guess, game.secret, board, refused, listed)] += 1
+            if played.marks:
+                board.append(played.turn)
+            else:
+                refused.add(guess)
+    return {f"model: {name}": count for name, count in wins.items()} | {
+        f"model: turns, {name}": count for name, count in kinds.most_common()
+    }
+
+
+def _kind(guess: str, secret: str, board: list[Turn], refused: set[str], listed: frozenset[str]) -> str:
+    if guess == secret:
+        return "the secret"
+    if guess in refused:
+        return "a refused string again"
+    if violates_clues(guess, board):
+        return "against a mark"
+    return "a listed word that fits" if guess in listed else "no word, but it fits"
 
 
 class Letters:
