@@ -24,7 +24,7 @@ from pathlib import Path
 from wordle_rl.config.context import GameContext
 from wordle_rl.config.files import load_config
 from wordle_rl.config.teachers import TraceSettings
-from wordle_rl.data.game_record import StoredGame
+from wordle_rl.data.game_record import GameRecord
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.game import Outcome, Turn, score_guess, violates_clues
 from wordle_rl.prompt import Knowledge, knowledge_of
@@ -125,7 +125,7 @@ def by_letters(
 
 
 def by_a_model(
-    games: Iterable[StoredGame], context: GameContext, listed: frozenset[str], letters: Letters
+    games: Iterable[GameRecord], context: GameContext, listed: frozenset[str], letters: Letters
 ) -> dict[str, int]:
     """Count what a model did on strict words from the first board on which no word fits that its training may name.
 

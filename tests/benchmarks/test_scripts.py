@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from wordle_rl.config.files import load_config
+from wordle_rl.data.game_record import GameRecord, TurnRecord
+from wordle_rl.game import Outcome, violates_clues
 from wordle_rl.prompt import Guess
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -59,6 +62,43 @@ def test_a_parser_that_errs_is_seen(fault: str, wrong, fuzzing, monkeypatch, cap
     monkeypatch.setattr("sys.argv", ["fuzz_replies.py", "--count", "200", "--json"])
     assert fuzzing.main() == 1
     assert json.loads(capsys.readouterr().out)["examples"]
+
+
+# --- strict words: what a model does once no known word fits ---
+
+
+def test_a_turn_on_a_board_without_a_known_word_is_counted_as_what_it_is(monkeypatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    script = importlib.import_module("strict_words")
+    config = load_config(Path("smollm2-solver"))
+    context = script.GameContext.of(config)
+    letters = script.Letters(context.for_training.solver.words.guesses)
+    listed = frozenset(context.words.guesses)
+    boards = script.exhausted_boards(context, config.traces, 0)
+    secret, board = next((secret, board) for secret, board in boards.items() if len(board) == 2)
+    fits = (word for word in letters.likeliest(script.knowledge_of(board, 5)) if not violates_clues(word, board))
+    string = next(word for word in fits if word not in listed)
+    before = [TurnRecord(turn.guess, turn.marks) for turn in board]
+    refused = [TurnRecord(word, None, outcome=Outcome.UNLISTED) for word in (string, string, "qqqqq")]
+
+    def counts(*turns: TurnRecord, secret: str = secret) -> dict[str, int]:
+        game = GameRecord(secret, (*before, *turns))
+        return script.by_a_model([game], context, listed, letters)
+
+    found = counts(*refused, TurnRecord(secret, "GGGGG"))
+    assert found.pop("model: letters from its boards") == script.by_letters(secret, board, (), 4, listed, letters)
+    assert found == {
+        "model: wins": 1,
+        "model: boards without a known word": 1,
+        "model: turns, no word, but it fits": 1,
+        "model: turns, a refused string again": 1,
+        "model: turns, against a mark": 1,
+        "model: turns, the secret": 1,
+    }
+    # The board is that after two turns: with a turn fewer nothing is counted, nor is a secret that is not strict.
+    del before[1]
+    assert counts() == {"model: wins": 0}
+    assert counts(*refused, secret=context.split.train[0]) == {}
 
 
 # --- hours: growth is found, and the server holds what it held ---
