@@ -25,8 +25,9 @@ from wordle_rl.config.context import GameContext
 from wordle_rl.config.files import load_config
 from wordle_rl.config.teachers import TraceSettings
 from wordle_rl.data.game_record import GameRecord
+from wordle_rl.errors import UserError
 from wordle_rl.evaluate.records import Evaluation
-from wordle_rl.game import Outcome, Turn, score_guess, violates_clues
+from wordle_rl.game import Dictionary, Outcome, Turn, score_guess, violates_clues
 from wordle_rl.prompt import Knowledge, knowledge_of
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import solver_traces
@@ -66,7 +67,20 @@ def main() -> None:
         ),
     }
     if options.games:
-        counts |= by_a_model(Evaluation.load(options.games).records, context, listed, letters)
+        try:
+            played = Evaluation.load(options.games).only(strict)
+        except UserError as error:
+            parser.error(str(error))
+        if (
+            not played.records
+            or played.rules.max_turns != NUM_TURNS
+            or played.rules.dictionary is not Dictionary.STRICT
+        ):
+            parser.error(
+                f"{options.games}: no strict word of {options.config} is played in {NUM_TURNS} turns with the strict "
+                "dictionary; name an evaluation of that model"
+            )
+        counts |= by_a_model(played.records, context, listed, letters)
     if options.json:
         print(json.dumps(counts))
         return
@@ -127,45 +141,47 @@ def by_letters(
 def by_a_model(
     games: Iterable[GameRecord], context: GameContext, listed: frozenset[str], letters: Letters
 ) -> dict[str, int]:
-    """Count what a model did on strict words from the first board on which no word fits that its training may name.
+    """Count what a model did in games of strict words from the first board that no answer known to its training fits.
 
-    `letters from its boards` are the wins of the speller that goes on from there. A turn is counted once: it names the
-    secret, repeats a refused string, contradicts a mark, or names what fits.
+    `letters from its boards` are the wins of the speller that goes on from there. A turn is counted once: it has no
+    guess of the right length, names the secret, repeats a refused string, contradicts a mark, or names what fits.
     """
-    strict = context.split.strict
-    known = [word for word in context.words.answers if word not in strict]
-    wins, kinds = Counter[str](), Counter[str]()
+    solver = context.for_training.solver
+    found, kinds = Counter[str](), Counter[str]()
     for game in games:
-        if game.secret not in strict:
+        if game.error is not None:  # neither won nor lost
             continue
-        wins["wins"] += game.won
-        board, refused, exhausted = list[Turn](), set[str](), False
-        for place, played in enumerate(game.turns):
-            if not exhausted and not any(not violates_clues(word, board) for word in known):
+        found["games"] += 1
+        found["wins"] += game.won
+        board, refused, fitting, exhausted = list[Turn](), set[str](), solver.candidates(()), False
+        for place, turn in enumerate(played.turn for played in game.turns):
+            if not exhausted and not len(fitting):
                 exhausted = True
-                wins["boards without a known word"] += 1
+                found["boards without a known word"] += 1
                 left = NUM_TURNS - place
-                wins["letters from its boards"] += by_letters(game.secret, board, refused, left, listed, letters)
-            guess = played.guess or ""
+                found["letters from its boards"] += by_letters(game.secret, board, refused, left, listed, letters)
             if exhausted:
-                kinds[_kind(guess, game.secret, board, refused, listed)] += 1
-            if played.marks:
-                board.append(played.turn)
-            else:
-                refused.add(guess)
-    return {f"model: {name}": count for name, count in wins.items()} | {
+                kinds[_kind(turn, game.secret, board, refused)] += 1
+            if turn.guess and turn.marks:
+                board.append(turn)
+                fitting = solver.narrow(fitting, turn.guess, turn.marks)
+            elif turn.guess:
+                refused.add(turn.guess)
+    return {f"model: {name}": count for name, count in found.items()} | {
         f"model: turns, {name}": count for name, count in kinds.most_common()
     }
 
 
-def _kind(guess: str, secret: str, board: list[Turn], refused: set[str], listed: frozenset[str]) -> str:
-    if guess == secret:
+def _kind(turn: Turn, secret: str, board: list[Turn], refused: set[str]) -> str:
+    if turn.guess is None or turn.outcome not in (Outcome.SCORED, Outcome.UNLISTED):
+        return "no guess"
+    if turn.guess == secret:
         return "the secret"
-    if guess in refused:
+    if turn.guess in refused:
         return "a refused string again"
-    if violates_clues(guess, board):
+    if violates_clues(turn.guess, board):
         return "against a mark"
-    return "a listed word that fits" if guess in listed else "no word, but it fits"
+    return "a listed word that fits" if turn.outcome is Outcome.SCORED else "no word, but it fits"
 
 
 class Letters:

@@ -11,8 +11,10 @@ import pytest
 
 from wordle_rl.config.files import load_config
 from wordle_rl.data.game_record import GameRecord, TurnRecord
-from wordle_rl.game import Outcome, violates_clues
-from wordle_rl.prompt import Guess
+from wordle_rl.evaluate.records import EvalConditions, Evaluation
+from wordle_rl.game import Outcome, Rules, violates_clues
+from wordle_rl.prompt import Guess, Prompter
+from wordle_rl.words import load_words
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
@@ -80,14 +82,16 @@ def test_a_turn_on_a_board_without_a_known_word_is_counted_as_what_it_is(monkeyp
     string = next(word for word in fits if word not in listed)
     before = [TurnRecord(turn.guess, turn.marks) for turn in board]
     refused = [TurnRecord(word, None, outcome=Outcome.UNLISTED) for word in (string, string, "qqqqq")]
+    unread = TurnRecord(None, None, outcome=Outcome.MALFORMED)
 
-    def counts(*turns: TurnRecord, secret: str = secret) -> dict[str, int]:
-        game = GameRecord(secret, (*before, *turns))
+    def counts(*turns: TurnRecord, error: str | None = None) -> dict[str, int]:
+        game = GameRecord(secret, (*before, *turns), error=error)
         return script.by_a_model([game], context, listed, letters)
 
     found = counts(*refused, TurnRecord(secret, "GGGGG"))
     assert found.pop("model: letters from its boards") == script.by_letters(secret, board, (), 4, listed, letters)
     assert found == {
+        "model: games": 1,
         "model: wins": 1,
         "model: boards without a known word": 1,
         "model: turns, no word, but it fits": 1,
@@ -95,10 +99,26 @@ def test_a_turn_on_a_board_without_a_known_word_is_counted_as_what_it_is(monkeyp
         "model: turns, against a mark": 1,
         "model: turns, the secret": 1,
     }
-    # The board is that after two turns: with a turn fewer nothing is counted, nor is a secret that is not strict.
+    assert counts(unread, unread)["model: turns, no guess"] == 2
+    assert counts(*refused, error="the endpoint is gone") == {}
+    # The board is that after two turns: with a turn fewer nothing is counted.
     del before[1]
-    assert counts() == {"model: wins": 0}
-    assert counts(*refused, secret=context.split.train[0]) == {}
+    assert counts() == {"model: games": 1, "model: wins": 0}
+
+
+@pytest.mark.parametrize("fault", ["missing", "no evaluation", "no strict word"])
+def test_games_that_tell_nothing_are_refused(fault: str, tmp_path) -> None:
+    path = tmp_path / "eval.json"
+    if fault == "no evaluation":
+        path.write_text("{}", encoding="utf-8")
+    elif fault == "no strict word":
+        words, game = load_words(), GameRecord("crane", (TurnRecord("crane", "GGGGG"),))
+        conditions = EvalConditions.of(Prompter())
+        Evaluation("solver", "solver", (), Rules(), words.fingerprint, (game,), conditions).save(path)
+    command = [sys.executable, BENCHMARKS / "strict_words.py", "smollm2-solver", "--games", path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert {"missing": "no file"}.get(fault, fault) in done.stderr
 
 
 # --- hours: growth is found, and the server holds what it held ---
