@@ -164,3 +164,16 @@ def test_given_turns_lead_to_the_same_board_as_played_ones(small_words: WordList
 def test_impossible_starts_are_refused(small_words: WordList, words: list[str], rules: dict, named: str) -> None:
     with pytest.raises(ValueError, match=named):
         new(small_words, given=words, **rules)
+
+
+@pytest.mark.parametrize("dictionary", [Dictionary.STRICT, Dictionary.APP])
+def test_an_invented_secret_is_the_one_unlisted_word_that_can_be_guessed(small_words, dictionary) -> None:
+    prompter = Prompter(rules=Rules(dictionary=dictionary))
+    with pytest.raises(ValueError, match="the secret is not in word list"):
+        WordleEnv("brind", small_words, prompter)
+    env = WordleEnv("brind", small_words, prompter, invented=True)
+    for guess in ("brint", "crane", "brind"):
+        env.step(prompter.reply(guess))
+    outcomes = [(turn.marks, turn.outcome) for turn in env.turns]
+    assert outcomes == [(None, Outcome.UNLISTED), ("XGXGX", Outcome.SCORED), ("GGGGG", Outcome.SCORED)]
+    assert env.transcript().won

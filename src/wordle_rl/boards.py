@@ -23,12 +23,13 @@ from wordle_rl.words import WordList
 class InitialState:
     """Secret of a game and the guesses already on its board.
 
-    `prompt` takes the place of the first messages; empty: the run's own wording.
+    `prompt` takes the place of the first messages; empty: the run's own wording. An `invented` secret is not listed.
     """
 
     secret: str
     prefix_guesses: tuple[str, ...] = ()
     prompt: tuple[Message, ...] = field(default=(), compare=False, repr=False)
+    invented: bool = field(default=False, compare=False)
 
 
 def start_of(transcript: Transcript) -> InitialState:

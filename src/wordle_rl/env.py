@@ -94,10 +94,14 @@ class WordleEnv:
     """One game played in text.
 
     Args:
-        secret: The word to find. It must be listed.
+        secret: The word to find.
         given: Prefix guesses, on the board when play begins. All must be listed, none may be the secret, and at least
             one turn must remain.
         opening: First messages in place of the prompter's.
+        invented: Allow a secret that is not listed. It can be guessed; other unlisted strings cannot.
+
+    Raises:
+        ValueError: If the secret is not listed, or if a prefix guess may not be played.
     """
 
     def __init__(
@@ -107,8 +111,10 @@ class WordleEnv:
         prompter: Prompter,
         given: Sequence[str] = (),
         opening: Sequence[Message] = (),
+        *,
+        invented: bool = False,
     ) -> None:
-        if secret not in words:
+        if secret not in words and not invented:
             raise ValueError(f"the secret is not in word list {words.name!r}; choose a listed word")
         if len(secret) != prompter.word_length:
             raise ValueError(f"the secret has {len(secret)} letters, but the prompts expect {prompter.word_length}")

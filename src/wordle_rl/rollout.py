@@ -201,7 +201,7 @@ def open_game(
     game_id: int, start: InitialState, words: WordList, prompter: Prompter, codec: ChatCodec | None
 ) -> ActiveGame:
     """Set up one game. Prefix guesses follow the opening prompt as if they had been played."""
-    env = WordleEnv(start.secret, words, prompter, start.prefix_guesses, start.prompt)
+    env = WordleEnv(start.secret, words, prompter, start.prefix_guesses, start.prompt, invented=start.invented)
     running = ActiveGame(game_id, start.secret, env)
     if codec is not None:
         conversation = running.env.conversation

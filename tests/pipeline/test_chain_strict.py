@@ -69,9 +69,17 @@ def taught(taught_once: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(taught_once, tmp_path / "taught"))
 
 
-@pytest.mark.parametrize("stage", ["grpo", "expert_iteration", "dpo", "distill"])
-def test_no_record_of_any_stage_names_a_strict_word(stage, taught, word_directory, strict_split, tmp_path) -> None:
-    config = settings(tmp_path / "run.toml", word_directory, stage)
+INVENTED = {"expert_iteration__labels": '"mistakes"', "expert_iteration__invented_rate": "0.7"}
+
+
+@pytest.mark.parametrize(
+    ("stage", "changes"),
+    [("grpo", {}), ("expert_iteration", {}), ("expert_iteration", INVENTED), ("dpo", {}), ("distill", {})],
+)
+def test_no_record_of_any_stage_names_a_strict_word(
+    stage, changes, taught, word_directory, strict_split, tmp_path
+) -> None:
+    config = settings(tmp_path / "run.toml", word_directory, stage, **changes)
     directory = begun(config, tmp_path / "run", taught)
     results = Pipeline(config, directory, QUIET)()
     strict = set(strict_split.strict)

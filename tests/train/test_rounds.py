@@ -18,6 +18,7 @@ from wordle_rl.runs import RunError, write_jsonl
 from wordle_rl.runs.trackers import GameLog
 from wordle_rl.solver import Solver
 from wordle_rl.train.example import Example, encode_traces
+from wordle_rl.train.expert_iteration import expert_iteration
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.play_loop import PlayedGames, Stage, learn_by_play
 from wordle_rl.train.round_method import RoundMethod
@@ -85,11 +86,34 @@ def test_a_rate_of_the_secrets_are_listed_words_that_are_no_answers(train, sixty
     assert [game.trajectory.transcript.secret for played in method.played for game in played.games][::2] == drawn
 
 
+def test_a_rate_of_the_secrets_are_invented_words_and_every_label_of_theirs_is_the_secret(
+    codec, tokenizer, sixty, tmp_path
+) -> None:
+    some = ExpertIterationSettings(
+        **SETTINGS.model_dump(exclude_unset=True) | {"invented_rate": 0.5, "outside_rate": 0.5, "replay_fraction": 0.0},
+        labels="secret",
+    )  # fmt: skip
+    learner = learner_of(small_model(tokenizer), codec)
+    training = training_of(learner, make_run(tmp_path, sixty), "practice")
+    learn_by_play(expert_iteration, training, setup_for(sixty, compact(max_turns=3)), some)
+    drawn = [secret for row in rows(tmp_path / "secrets.jsonl") for secret in row["secrets"]]
+    assert {(secret in sixty, secret in sixty.answer_index) for secret in drawn} == {(False, False), (True, False)}
+    labels = [row for row in rows(tmp_path / "labels.jsonl") if row["secret"] not in sixty]
+    assert labels
+    assert {row["secret"] for row in labels} <= {*drawn}
+    assert [1, 2] in [row["boards_taught"] for row in labels]
+
+
 @pytest.mark.parametrize("labels", ["mistakes", "secret"])
 def test_only_labels_that_a_lost_game_has_take_secrets_that_are_no_answers(labels) -> None:
     assert ExpertIterationSettings(labels=labels, outside_rate=0.5).learns_without_wins
     with pytest.raises(ValueError, match="outside_rate needs labels that a lost game has"):
         ExpertIterationSettings(labels="wins", outside_rate=0.5)
+    assert ExpertIterationSettings(labels=labels, outside_rate=0.5, invented_rate=0.5)
+    with pytest.raises(ValueError, match="invented_rate needs labels"):
+        ExpertIterationSettings(labels="wins", invented_rate=0.5)
+    with pytest.raises(ValueError, match="add up to more than 1"):
+        ExpertIterationSettings(labels=labels, outside_rate=0.75, invented_rate=0.5)
 
 
 def test_a_round_that_teaches_nothing_changes_nothing(train, tokenizer, tmp_path) -> None:

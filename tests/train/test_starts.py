@@ -57,6 +57,17 @@ def test_the_share_comes_from_the_file_and_the_others_are_drawn_as_without_it(st
     assert same == plain.draw(8, 0), "a share of no boards is no group"
 
 
+def test_rates_of_made_up_secrets_are_of_all_groups(small_words) -> None:
+    setup = GameSetup(context_for(small_words, Prompter(), Solver(small_words)), small_words.answers)
+    rates = {"outside_rate": 0.5, "invented_rate": 0.3}
+    drawn = GroupStarts(setup, StartSettings(), 3, prioritized_fraction=0.0, **rates).draw(4000, 0)
+    assert [start.invented for start in drawn] == [start.secret not in small_words for start in drawn]
+    kinds = Counter((start.invented, start.secret in small_words.answer_index) for start in drawn)
+    shares = [kinds[kind] / 4000 for kind in ((True, False), (False, False), (False, True))]
+    assert shares == pytest.approx([0.3, 0.5, 0.2], abs=0.03)
+    assert all(start.invented for start in GroupStarts(setup, StartSettings(), 3, invented_rate=1.0).draw(50, 0))
+
+
 def test_the_same_seed_step_process_and_refill_draw_the_same_and_others_do_not(starts) -> None:
     places = ((0,), (1,), (0, 1), (0, 0, 1), (1, 1, 1))
     first, again = starts(starts_fraction=1.0), starts(starts_fraction=1.0)

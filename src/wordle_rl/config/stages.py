@@ -441,6 +441,10 @@ class ExpertIterationSettings(RoundSettings):
     """Tokens to train on. `wins`: the replies of the best won games of a group. `secret`: the secret at every board of
     every game but the empty one. `mistakes`: the secret where the guess contradicted a mark or was no word, elsewhere
     the guess itself; play it at a low temperature. The last two learn from losses, too, and need no groups."""
+    invented_rate: float = Field(0.0, ge=0, le=1)
+    """Share of groups with an invented secret, whose letters follow each other as in listed words; it may be guessed.
+    With labels `secret` or `mistakes` the policy learns to spell what the marks say where no listed word fits, after
+    its own refused strings."""
     keep_per_group: int = Field(1, ge=1)
     """Games kept of each group: won, different from each other, the fewest guesses first. With labels `wins`."""
     replay_fraction: float = Field(0.25, ge=0, lt=1)
@@ -448,6 +452,15 @@ class ExpertIterationSettings(RoundSettings):
     plain_text_fraction: float = Field(0.0, ge=0, lt=1)
     """Fraction of plain texts among the rows that are learnt from, against forgetting one's language. The model that
     the run begins with writes them itself (plain_text.jsonl). For pretrained models."""
+
+    def check(self) -> None:
+        """Refuse rates of secrets that teach nothing, or are too high together."""
+        super().check()
+        if self.invented_rate and not self.learns_without_wins:
+            raise ValueError("invented_rate needs labels mistakes or secret; set labels, or leave it out")
+        if self.outside_rate + self.invented_rate > 1:
+            rates = f"outside_rate {self.outside_rate} and invented_rate {self.invented_rate}"
+            raise ValueError(f"{rates} add up to more than 1; lower one")
 
     @property
     def learns_from_single_games(self) -> bool:

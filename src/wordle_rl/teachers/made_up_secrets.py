@@ -94,7 +94,7 @@ def invented_words(words: WordList, rng: random.Random) -> Iterator[str]:
             failed = 0
             yield word
     raise WordListError(
-        f"word list {words.name!r} is too small to invent words that are not in it; set traces.invented_rate to 0"
+        f"word list {words.name!r} is too small to invent words that are not in it; set invented_rate to 0"
     )
 
 

@@ -27,13 +27,15 @@ arXiv:1011.0686.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
+from itertools import islice, takewhile
 
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.stages import ExpertIterationSettings
 from wordle_rl.env import PlayedTurn
 from wordle_rl.game import Outcome, Turn, violates_clues
+from wordle_rl.teachers.made_up_secrets import invented_words
 from wordle_rl.train.example import Example
 from wordle_rl.train.play_loop import Item, Stage
 from wordle_rl.train.round_method import Numbers, Round, RoundMethod, label, names_strict, record_labels
@@ -41,17 +43,23 @@ from wordle_rl.train.scored_games import Scored
 from wordle_rl.train.teacher_replay import Replay
 from wordle_rl.words.split import Split
 
+_INVENTED_SAMPLE = 1000
+"""Number of invented words whose labels are measured before play."""
+
 
 class RevealedSecrets(RoundMethod):
     """Label the boards of a round's games, and add teacher games."""
 
     def __init__(self, stage: Stage, settings: ExpertIterationSettings) -> None:
-        super().__init__(stage, settings)
+        super().__init__(stage, settings, invented_rate=settings.invented_rate)
         self._keeps_guesses = settings.labels == "mistakes"
         most = settings.groups_per_round * settings.group_size
         self._replay = Replay(stage, settings, most)
         budget = stage.setup.sampling.max_completion_tokens
-        secrets = [*stage.setup.secrets, *(stage.setup.words.outside if settings.outside_rate else ())]
+        words = stage.setup.words
+        secrets = [*stage.setup.secrets, *(words.outside if settings.outside_rate else ())]
+        if settings.invented_rate:
+            secrets += islice(invented_words(words, random.Random(stage.seed)), _INVENTED_SAMPLE)
         longest = max(len(self._reply_ids(word)) for word in secrets)
         if longest > budget:
             raise ConfigError(

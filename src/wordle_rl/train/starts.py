@@ -23,6 +23,7 @@ from wordle_rl.prompt import Prompter
 from wordle_rl.runs import Run
 from wordle_rl.runs.distributed import num_processes
 from wordle_rl.solver import Solver
+from wordle_rl.teachers.made_up_secrets import invented_words
 from wordle_rl.teachers.solver import SolverTeacher
 from wordle_rl.words import WordList
 
@@ -73,7 +74,7 @@ class GroupStarts:
 
     Seed and step determine a draw, given the same priorities. `prioritized_fraction` is that of `SecretPicker`; with 0
     secrets take turns (`SecretPicker.next_ones`), with None each step draws anew. `outside_rate` of the secrets are
-    listed words outside the answers.
+    listed words outside the answers, `invented_rate` are invented words (teachers/made_up_secrets.py).
     """
 
     def __init__(
@@ -84,8 +85,9 @@ class GroupStarts:
         *,
         prioritized_fraction: float | None = None,
         outside_rate: float = 0.0,
+        invented_rate: float = 0.0,
     ) -> None:
-        self._setup, self._seed, self._outside_rate = setup, seed, outside_rate
+        self._setup, self._seed, self._outside_rate, self._invented_rate = setup, seed, outside_rate, invented_rate
         self._take_turns = prioritized_fraction == 0
         hard_mode = setup.prompter.rules.hard_mode
         self._prefixes = PrefixGuesses(setup.words, setup.solver, settings, hard_mode=hard_mode)
@@ -110,8 +112,8 @@ class GroupStarts:
         else:
             secrets = self.picker.pick(num_groups, step, process, refill)
         starts = [
-            InitialState(secret, self._prefixes(secret, rng))
-            for secret in with_outside(secrets, self._setup.words, self._outside_rate, rng)
+            InitialState(secret, self._prefixes(secret, rng), invented=secret not in self._setup.words)
+            for secret in self._made_up(secrets, rng)
         ]
         if not self._setup.given_starts:
             return starts
@@ -122,6 +124,14 @@ class GroupStarts:
         draw = rng.choices if len(places) > len(given) else rng.sample
         replaced = dict(zip(places, draw(given, k=len(places)), strict=True))
         return [replaced.get(place, start) for place, start in enumerate(starts)]
+
+    def _made_up(self, secrets: Sequence[str], rng: random.Random) -> list[str]:
+        # Put invented words and words outside the answers in the place of some secrets.
+        words, rate = self._setup.words, self._invented_rate
+        invented = invented_words(words, rng)
+        drawn = [next(invented) if rate and rng.random() < rate else None for _ in secrets]
+        others = with_outside(secrets, words, self._outside_rate / (1 - rate) if rate < 1 else 0.0, rng)
+        return [word or other for word, other in zip(drawn, others, strict=True)]
 
     def note(self, transcript: Transcript, reward_std: float) -> None:
         """Record the standard deviation of a group's rewards; `transcript` is any game of the group."""
