@@ -1,5 +1,7 @@
 """Laws of training by rounds: what is played, learnt and replayed, and what is on record of it."""
 
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -128,6 +130,18 @@ def test_what_cannot_work_is_refused(train, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ConfigError, match="practice"):
         train(Teaching())
+
+
+def test_ctrl_c_does_not_wait_for_the_end_of_a_game(train, tmp_path, monkeypatch) -> None:
+    def first_turn(*_args, **_more):
+        os.kill(os.getpid(), signal.SIGINT)
+        pytest.fail("it went on playing")
+
+    monkeypatch.setattr("wordle_rl.train.round_method.play", first_turn)
+    with pytest.raises(KeyboardInterrupt):
+        train(Teaching())
+    assert not (tmp_path / "metrics.jsonl").exists()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_game_that_its_player_fails_in_is_no_sample(train, tmp_path, monkeypatch) -> None:

@@ -149,11 +149,10 @@ class RoundMethod(ABC):
             nonlocal done
             done += 1
             stage.tell(done, f"round {number}: playing")
-            if stage.stop.wanted:
-                raise KeyboardInterrupt
 
         words, prompter = stage.setup.words, stage.setup.prompter
-        return play(starts, words, prompter, sampler, max_prompt_tokens=max_prompt_tokens, on_finished=count)
+        with stage.stop.unheld():  # a turn of many games takes long, and the round is played again anyway
+            return play(starts, words, prompter, sampler, max_prompt_tokens=max_prompt_tokens, on_finished=count)
 
     def _log_samples(self, groups: Sequence[list[Scored]], number: int) -> None:
         # Some games of a round, evenly spaced.

@@ -348,10 +348,23 @@ class StopRequest:
         agreed: Ctrl-C reached some process, and all processes stop at the same step. It is separate from `wanted`,
             because a terminal's Ctrl-C reaches processes one after the other: a process that learns of it from another
             must not take its own first Ctrl-C for a second.
+        at_once: The first Ctrl-C interrupts, too.
     """
 
     wanted: bool = False
     agreed: bool = False
+    at_once: bool = False
+
+    @contextmanager
+    def unheld(self) -> Iterator[None]:
+        """Let Ctrl-C interrupt at once: there is nothing to save. One that came before interrupts now."""
+        self.at_once = True
+        try:
+            if self.wanted:
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self.at_once = False
 
 
 @contextmanager
@@ -360,9 +373,9 @@ def held_interrupt() -> Iterator[StopRequest]:
     request = StopRequest()
 
     def handle(_signal: int, _frame: FrameType | None) -> None:
-        if request.wanted:
+        second, request.wanted = request.wanted, True
+        if second or request.at_once:
             raise KeyboardInterrupt
-        request.wanted = True
 
     if threading.current_thread() is not threading.main_thread():  # only the main thread receives signals
         yield request
