@@ -121,7 +121,7 @@ class WordleEnv:
         if len(given) >= prompter.rules.max_turns:
             raise ValueError(f"{len(given)} prefix guesses leave no turn of {prompter.rules.max_turns}; give fewer")
         self._secret = secret
-        self._game = Game(secret, words, prompter.rules)
+        self._game = Game(secret, {*words.guesses, secret} if invented else words, prompter.rules)
         self._played: list[PlayedTurn] = []
         self.prompter = prompter
         for word in given:

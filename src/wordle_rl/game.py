@@ -208,8 +208,7 @@ class Game:
             return Outcome.MALFORMED
         if len(guess) != len(self._secret):
             return Outcome.WRONG_LENGTH
-        # An invented secret stands on no list.
-        if self.rules.dictionary is not Dictionary.LENIENT and guess not in self._listed and guess != self._secret:
+        if self.rules.dictionary is not Dictionary.LENIENT and guess not in self._listed:
             return Outcome.UNLISTED
         if self.rules.hard_mode and hard_mode_fault(guess, self.turns) is not None:
             return Outcome.HARD_MODE
