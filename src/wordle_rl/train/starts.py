@@ -112,8 +112,8 @@ class GroupStarts:
         else:
             secrets = self.picker.pick(num_groups, step, process, refill)
         starts = [
-            InitialState(secret, self._prefixes(secret, rng), invented=secret not in self._setup.words)
-            for secret in self._made_up(secrets, rng)
+            InitialState(secret, self._prefixes(secret, rng), invented=invented)
+            for secret, invented in self._made_up(secrets, rng)
         ]
         if not self._setup.given_starts:
             return starts
@@ -125,13 +125,13 @@ class GroupStarts:
         replaced = dict(zip(places, draw(given, k=len(places)), strict=True))
         return [replaced.get(place, start) for place, start in enumerate(starts)]
 
-    def _made_up(self, secrets: Sequence[str], rng: random.Random) -> list[str]:
-        # Put invented words and words outside the answers in the place of some secrets.
+    def _made_up(self, secrets: Sequence[str], rng: random.Random) -> list[tuple[str, bool]]:
+        # Put invented words and words outside the answers in the place of some secrets; tell which are invented.
         words, rate = self._setup.words, self._invented_rate
         invented = invented_words(words, rng)
         drawn = [next(invented) if rate and rng.random() < rate else None for _ in secrets]
         others = with_outside(secrets, words, self._outside_rate / (1 - rate) if rate < 1 else 0.0, rng)
-        return [word or other for word, other in zip(drawn, others, strict=True)]
+        return [(word or other, word is not None) for word, other in zip(drawn, others, strict=True)]
 
     def note(self, transcript: Transcript, reward_std: float) -> None:
         """Record the standard deviation of a group's rewards; `transcript` is any game of the group."""
