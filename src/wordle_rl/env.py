@@ -94,14 +94,15 @@ class WordleEnv:
     """One game played in text.
 
     Args:
-        secret: The word to find.
+        secret: The word to find. It must be listed, unless `invented`.
         given: Prefix guesses, on the board when play begins. All must be listed, none may be the secret, and at least
             one turn must remain.
         opening: First messages in place of the prompter's.
         invented: Allow a secret that is not listed. It can be guessed; other unlisted strings cannot.
 
     Raises:
-        ValueError: If the secret is not listed, or if a prefix guess may not be played.
+        ValueError: If the secret is not listed or has the wrong length, or if a prefix guess may not be played, is the
+            secret, or leaves no turn.
     """
 
     def __init__(

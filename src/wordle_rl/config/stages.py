@@ -443,8 +443,8 @@ class ExpertIterationSettings(RoundSettings):
     the guess itself; play it at a low temperature. The last two learn from losses, too, and need no groups."""
     invented_rate: float = Field(0.0, ge=0, le=1)
     """Share of groups with an invented secret, whose letters follow each other as in listed words; it may be guessed.
-    With labels `secret` or `mistakes` the policy learns to spell what the marks say where no listed word fits, after
-    its own refused strings."""
+    Its label, by `secret` or `mistakes`, stands on boards that no listed word need fit, after the policy's own refused
+    strings."""
     keep_per_group: int = Field(1, ge=1)
     """Games kept of each group: won, different from each other, the fewest guesses first. With labels `wins`."""
     replay_fraction: float = Field(0.25, ge=0, lt=1)
@@ -458,7 +458,7 @@ class ExpertIterationSettings(RoundSettings):
         super().check()
         if self.invented_rate and not self.learns_without_wins:
             raise ValueError("invented_rate needs labels mistakes or secret; set labels, or leave it out")
-        if self.outside_rate + self.invented_rate > 1:
+        if self.outside_rate + self.invented_rate > 1 + 1e-9:
             rates = f"outside_rate {self.outside_rate} and invented_rate {self.invented_rate}"
             raise ValueError(f"{rates} add up to more than 1; lower one")
 
