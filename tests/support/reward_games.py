@@ -50,7 +50,8 @@ def play(
     overlong: bool = False,
 ) -> Transcript:
     """Play replies until the game is over; bare words are put into tags, `budget` cuts the game short."""
-    env = WordleEnv(secret, words, Prompter(rules=rules, word_length=len(secret)), given)
+    prompter = Prompter(rules=rules, word_length=len(secret))
+    env = WordleEnv(secret, words, prompter, given, invented=secret not in words)
     for reply in replies:
         if env.stop_reason is not None:
             break

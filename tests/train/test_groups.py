@@ -14,7 +14,7 @@ from wordle_rl.boards import InitialState
 from wordle_rl.chat.masks import Segment
 from wordle_rl.config.stages import GRPOSettings, StartSettings
 from wordle_rl.env import StopReason, WordleEnv
-from wordle_rl.game import score_guess
+from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.policy.base import Completion
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.prompt import Shape
@@ -152,6 +152,22 @@ def test_outside_secrets_are_no_answers_and_count_in_no_win_rate(outside) -> Non
     assert "win_rate" not in outside.metrics
     assert not [name for name in outside.metrics if name.startswith("pass_at/")]
     assert outside.rollouts.starts.picker.state() == {}
+
+
+def test_games_of_invented_secrets_are_played_to_their_end_and_learnt_from_whole(roll, sixty) -> None:
+    """No answer may fit their boards any more; spelling goes on."""
+    played = roll(settings=update(SETTINGS, invented_rate=1.0), pay=lambda transcript, _: len(transcript.turns) * 0.1)
+    found = played()
+    games = [game.trajectory.transcript for game in played.games[0]]
+    assert not [game.secret for game in games if game.secret in sixty]
+    assert [len(game.own_turns) for game in games] == [game.num_live_turns for game in played.games[0]] == [3] * 12
+    spoken = [tuple(segment.token_ids[a:b]) for g in played.games[0] for segment in g.trajectory.segments
+              for _, a, b in segment.spans]  # fmt: skip
+    assert sorted(tokens for row in found for _, tokens in turns_of(row)) == sorted(spoken)
+    assert (played.metrics["invented_win_rate"], "win_rate" in played.metrics) == (0.0, False)
+    fitting_none = [Turn(word, score_guess("zzzzz", word), Outcome.SCORED) for word in sixty.answers]
+    stops = stop_rule(played.setup, max_guesses=0)
+    assert (stops(sixty.outside[0], fitting_none, 3), stops("zzzzz", fitting_none, 3)) == (True, False)
 
 
 def test_a_sample_game_names_its_group_and_the_advantage_of_every_turn(roll) -> None:
@@ -300,7 +316,9 @@ def test_a_failed_probe_sets_no_priority(roll, monkeypatch) -> None:
 
 
 def test_games_of_words_outside_the_answers_are_neither_won_nor_lost() -> None:
+    """Those of invented words are counted by themselves."""
     said = [("crane", "crane"), ("crane", "these", "crane"), ("crane", *["these"] * 6), ("zzzzz", "zzzzz")]
+    said += [("qqqqq", "these", "qqqqq"), ("qqqqq", *["these"] * 6)]
     games = [play(*line) for line in said]
     found = measured([Scored(Trajectory(game), PRESETS["sparse"].score(game, SOLVER), ()) for game in games], WORDS)
     assert (found.num_wins, found.means["win_rate"], found.means["mean_guesses"]) == (2, 2 / 3, 1.5)
@@ -308,7 +326,9 @@ def test_games_of_words_outside_the_answers_are_neither_won_nor_lost() -> None:
     assert [found.means[name] for name in by_turn] == sorted(found.means[name] for name in by_turn)
     assert found.means[by_turn[-1]] == found.means["win_rate"]
     counts = dict.fromkeys(("win_rate", *by_turn), 3)
-    assert found.denominators == {**counts, "mean_guesses": 2, "format_compliance": 10}
+    turns = {"mean_guesses": 2, "format_compliance": sum(len(game.own_turns) for game in games)}
+    assert found.denominators == {**counts, **turns, "invented_win_rate": 2}
+    assert found.means["invented_win_rate"] == 0.5
 
 
 @pytest.mark.parametrize("shape", Shape)

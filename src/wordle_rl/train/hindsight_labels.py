@@ -51,7 +51,7 @@ class RevealedSecrets(RoundMethod):
     """Label the boards of a round's games, and add teacher games."""
 
     def __init__(self, stage: Stage, settings: ExpertIterationSettings) -> None:
-        super().__init__(stage, settings, invented_rate=settings.invented_rate)
+        super().__init__(stage, settings)
         self._keeps_guesses = settings.labels == "mistakes"
         most = settings.groups_per_round * settings.group_size
         self._replay = Replay(stage, settings, most)

@@ -93,12 +93,17 @@ def measured(games: Sequence[Scored], words: WordList) -> Measured:
         }
     if wins:
         means["mean_guesses"] = statistics.fmean(wins)
+    invented = [transcript.won for transcript in transcripts if transcript.secret not in words]
+    if invented:
+        means["invented_win_rate"] = statistics.fmean(invented)
     replies = [turn for transcript in transcripts for turn in transcript.own_turns]
     tokens = [
         stop - start for game in games for segment in game.trajectory.segments for _, start, stop in segment.spans
     ]
     denominators = {name: len(winnable) for name in means if name.startswith("win_rate")}
-    denominators |= {"mean_guesses": len(wins), "format_compliance": len(replies)}
+    denominators |= {
+        "mean_guesses": len(wins), "invented_win_rate": len(invented), "format_compliance": len(replies)
+    }  # fmt: skip
     if replies and tokens:
         means["cut_off_rate"] = statistics.fmean(turn.overlong for turn in replies)
         means["reply_tokens"] = statistics.fmean(tokens)
@@ -258,12 +263,18 @@ def score_group(
     return Group(scored, std, is_constant(advantages), tuple(failed))
 
 
+def is_outside(secret: str, words: WordList) -> bool:
+    """Return True if a secret is a listed word outside the answers; an invented one is not listed."""
+    return secret in words and secret not in words.answer_index
+
+
 def num_live_turns(transcript: Transcript, setup: GameSetup) -> int:
     """Count the own turns to train on, at least 1: those at which some answer still fits the board.
 
-    A secret that is an answer always fits. For any other secret the fitting answers can run out.
+    A secret that is an answer always fits. For a listed secret outside the answers the fitting answers can run out, and
+    the guesses after that are arbitrary. An invented secret is spelled then, so all turns of its game count.
     """
-    if transcript.secret in setup.words.answer_index:
+    if not is_outside(transcript.secret, setup.words):
         return len(transcript.own_turns)
     return max(1, sum(len(candidates) > 0 for _, candidates in with_candidates(transcript, setup.solver)))
 
@@ -276,7 +287,7 @@ def stop_rule(setup: GameSetup, max_guesses: int) -> ShouldStop:
         if num_replies == max_guesses:
             return True
         # With secrets outside the answers no answer may fit. Later guesses would be masked anyway (`num_live_turns`).
-        return secret not in setup.words.answer_index and not len(fitting(board))
+        return is_outside(secret, setup.words) and not len(fitting(board))
 
     return should_stop
 
