@@ -460,15 +460,19 @@ class RoundSettings(PlaySettings):
             )
 
 
+Labels = Literal["wins", "secret", "mistakes", "refused"]
+
+
 class ExpertIterationSettings(RoundSettings):
     """Expert iteration: fine-tuning on the policy's own games."""
 
     group_size: Count = Field(8, ge=1)
     """Games per secret."""
-    labels: Literal["wins", "secret", "mistakes"] = "wins"
+    labels: Labels = "wins"
     """Tokens to train on. `wins`: the replies of the best won games of a group. `secret`: the secret at every board of
     every game but the empty one. `mistakes`: the secret where the guess contradicted a mark or was no word, elsewhere
-    the guess itself; play it at a low temperature. The last two learn from losses, too, and need no groups."""
+    the guess itself; play it at a low temperature. `refused`: the same, but a word that contradicts a mark is a mistake
+    only if it is no word or was named before. All but `wins` learn from losses, too, and need no groups."""
     keep_per_group: int = Field(1, ge=1)
     """Games kept of each group: won, different from each other, the fewest guesses first. With labels `wins`."""
     replay_fraction: float = Field(0.25, ge=0, lt=1)

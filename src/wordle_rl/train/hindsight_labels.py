@@ -18,6 +18,10 @@ included; where the guess was ruled out, unlisted or malformed, the secret is th
 temperature, the kept guesses are mostly the likeliest ones. The policy then settles on one line of play for each board,
 boards recur from round to round, and the corrections add up.
 
+`refused` corrects less: a guess that got marks and is new on its board is kept, even if the marks rule it out. A policy
+that has learnt from the solver names such words on purpose, to tell many answers apart, and `mistakes` would take them
+from it.
+
 The boards of a game share their prefixes, which the learner computes once (`logprobs.py`).
 
 Sources: hindsight relabelling, Andrychowicz et al. 2017, arXiv:1707.01495; the sum over all actions, Ciosek and
@@ -32,7 +36,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, takewhile
 
 from wordle_rl.config.base import ConfigError
-from wordle_rl.config.stages import ExpertIterationSettings
+from wordle_rl.config.stages import ExpertIterationSettings, Labels
 from wordle_rl.env import PlayedTurn
 from wordle_rl.game import Outcome, Turn, violates_clues
 from wordle_rl.teachers.made_up_secrets import invented_words
@@ -52,7 +56,7 @@ class RevealedSecrets(RoundMethod):
 
     def __init__(self, stage: Stage, settings: ExpertIterationSettings) -> None:
         super().__init__(stage, settings)
-        self._keeps_guesses = settings.labels == "mistakes"
+        self._labels = settings.labels
         most = settings.groups_per_round * settings.group_size
         self._replay = Replay(stage, settings, most)
         budget = stage.setup.sampling.max_completion_tokens
@@ -72,7 +76,7 @@ class RevealedSecrets(RoundMethod):
         split = self.stage.setup.context.split
         labels, num_boards, num_kept = [], 0, 0
         for game in played.games:
-            boards, kept = boards_to_teach(game, split, keeps_guesses=self._keeps_guesses)
+            boards, kept = boards_to_teach(game, split, self._labels)
             num_boards, num_kept = num_boards + len(boards), num_kept + len(kept)
             transcript = game.trajectory.transcript
             items += items_of(game, boards, kept, self._reply_ids(transcript.secret))
@@ -81,14 +85,14 @@ class RevealedSecrets(RoundMethod):
             labels.append(label(transcript.secret, turns, boards_taught=sorted(boards)))
         record_labels(self.stage.run, self.stage.name, played.number, labels)
         items, numbers = self._replay.add(items, len(played.games), played.number)
-        own = {"own_guesses": float(num_kept)} if self._keeps_guesses else {}
+        own = {"own_guesses": float(num_kept)} if self._labels != "secret" else {}
         return items, {"labels": float(num_boards), **own, **numbers}
 
     def _reply_ids(self, word: str) -> Sequence[int]:
         return self.stage.codec.reply_ids(self.stage.setup.prompter.reply(word, ""))
 
 
-def boards_to_teach(game: Scored, split: Split, *, keeps_guesses: bool) -> tuple[frozenset[int], frozenset[int]]:
+def boards_to_teach(game: Scored, split: Split, labels: Labels) -> tuple[frozenset[int], frozenset[int]]:
     """Return the boards that get the secret as their label, and those whose own guess is trained on.
 
     A board is named by its number of turns. No board follows a strict word, and no strict word is a label.
@@ -98,7 +102,7 @@ def boards_to_teach(game: Scored, split: Split, *, keeps_guesses: bool) -> tuple
     num_clean = sum(1 for _ in takewhile(lambda turn: not names_strict([turn], split), turns[:-1]))
     first = len(turns) - len(transcript.own_turns)  # turns before it were given
     boards = frozenset(range(max(1, first), num_clean + 1))
-    if not keeps_guesses:
+    if labels == "secret":
         return boards, frozenset()
     # The opener is kept, too: were it left to drift, the policy would one day open with another word and meet
     # boards that none of its games have shown.
@@ -106,15 +110,18 @@ def boards_to_teach(game: Scored, split: Split, *, keeps_guesses: bool) -> tuple
     kept = frozenset(
         board
         for board in range(first, num_clean + 1)
-        if _allowed(turns[board], shown[:board]) and not names_strict([turns[board]], split)
+        if _is_kept(turns[board], shown[:board], labels) and not names_strict([turns[board]], split)
     )
     return boards - kept, kept
 
 
-def _allowed(played: PlayedTurn, board: Sequence[Turn]) -> bool:
-    # Scored, and no mark on the board rules the guess out.
-    sound = played.turn.outcome is Outcome.SCORED and not played.overlong
-    return sound and not violates_clues(played.turn.guess or "", board)
+def _is_kept(played: PlayedTurn, board: Sequence[Turn], labels: Labels) -> bool:
+    guess = played.turn.guess
+    if played.turn.outcome is not Outcome.SCORED or played.overlong or guess is None:
+        return False
+    if labels == "refused":
+        return guess not in {turn.guess for turn in board}
+    return not violates_clues(guess, board)
 
 
 def items_of(game: Scored, boards: frozenset[int], kept: frozenset[int], reply: Sequence[int]) -> Iterator[Item]:
