@@ -97,7 +97,6 @@ IGNORED: list[tuple[tuple, dict[str, Any], str]] = [
     (VERL, {"grpo__guesses": 1}, "grpo.guesses"),
     (VERL, {"grpo__updates_per_batch": 2}, "grpo.updates_per_batch"),
     (VERL, OUTSIDE, "grpo.outside_rate"),
-    (VERL, {"grpo__invented_rate": 0.1}, "grpo.invented_rate"),
     (VERL, {"traces__rl_only_fraction": 0.2}, "traces.rl_only_fraction"),
     (VERL, BELIEF | {"game__thinking": "off"}, "grpo.belief_weight"),
     (VERL, {"grpo__constrain": "words"}, "grpo.constrain"),

@@ -7,6 +7,7 @@ import torch
 from algorithm_settings import EXPERT_ITERATION as SETTINGS
 from algorithm_settings import train_by
 from grpo_training import turns_of
+from reward_games import SOLVER, WORDS, play
 from round_training import games_of, learner_of, playing, setup_for, token_logprobs
 from scripted import say
 from training_fixtures import compact, make_run, rows, small_model
@@ -16,12 +17,15 @@ from wordle_rl.config.base import ConfigError
 from wordle_rl.config.stages import ExpertIterationSettings
 from wordle_rl.config.training import SamplingSettings
 from wordle_rl.env import WordleEnv
-from wordle_rl.game import score_guess
+from wordle_rl.game import score_guess, violates_clues
 from wordle_rl.prompt import Shape
 from wordle_rl.report.curves import stage_curves
+from wordle_rl.reward import PRESETS
+from wordle_rl.rollout import Trajectory
 from wordle_rl.train.expert_iteration import best_games, examples_of
+from wordle_rl.train.hindsight_labels import boards_to_teach
 from wordle_rl.train.scored_games import Scored
-from wordle_rl.words.split import split_secrets
+from wordle_rl.words.split import Split, split_secrets
 
 
 class Group:
@@ -184,6 +188,20 @@ def test_every_board_is_labelled_with_the_secret_or_with_its_guess_if_that_is_no
 def fits(guess: str, earlier: list[str], scene: Scene) -> bool:
     """True if a guess could be the secret by the marks of earlier ones."""
     return all(score_guess(guess, word) == score_guess(scene.secret, word) for word in earlier)
+
+
+@pytest.mark.parametrize(
+    ("labels", "corrected", "kept"),
+    [("secret", {1, 2, 3, 4, 5}, set()), ("mistakes", {1, 2, 3, 4}, {0, 5}), ("refused", {1, 4}, {0, 2, 3, 5})],
+)
+def test_what_counts_as_a_mistake(labels, corrected, kept) -> None:
+    """Refused strings and repeats always; THESE and NYMPH, ruled out by marks, unless only what is refused counts."""
+    game = play("grape", "drape", "qqqqq", "these", "nymph", "these", "grape")
+    shown = [played.turn for played in game.turns]
+    assert [violates_clues(shown[at].guess, shown[:at]) for at in (2, 3, 5)] == [True, True, False]
+    split = Split(WORDS.answers, (), (), 0, WORDS.fingerprint)
+    scored = Scored(Trajectory(game), PRESETS["sparse"].score(game, SOLVER), ())
+    assert boards_to_teach(scored, split, labels) == (corrected, kept)
 
 
 def test_a_label_that_the_policy_could_not_say_is_refused(sixty, codec, tokenizer, tmp_path) -> None:

@@ -14,7 +14,7 @@ from wordle_rl.boards import InitialState
 from wordle_rl.chat.masks import Segment
 from wordle_rl.config.stages import GRPOSettings, StartSettings
 from wordle_rl.env import StopReason, WordleEnv
-from wordle_rl.game import Outcome, Turn, score_guess
+from wordle_rl.game import score_guess
 from wordle_rl.policy.base import Completion
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.prompt import Shape
@@ -152,22 +152,6 @@ def test_outside_secrets_are_no_answers_and_count_in_no_win_rate(outside) -> Non
     assert "win_rate" not in outside.metrics
     assert not [name for name in outside.metrics if name.startswith("pass_at/")]
     assert outside.rollouts.starts.picker.state() == {}
-
-
-def test_games_of_invented_secrets_are_played_to_their_end_and_learnt_from_whole(roll, sixty) -> None:
-    """No answer may fit their boards any more; spelling goes on."""
-    played = roll(settings=update(SETTINGS, invented_rate=1.0), pay=lambda transcript, _: len(transcript.turns) * 0.1)
-    found = played()
-    games = [game.trajectory.transcript for game in played.games[0]]
-    assert not [game.secret for game in games if game.secret in sixty]
-    assert [len(game.own_turns) for game in games] == [game.num_live_turns for game in played.games[0]] == [3] * 12
-    spoken = [tuple(segment.token_ids[a:b]) for g in played.games[0] for segment in g.trajectory.segments
-              for _, a, b in segment.spans]  # fmt: skip
-    assert sorted(tokens for row in found for _, tokens in turns_of(row)) == sorted(spoken)
-    assert (played.metrics["invented_win_rate"], "win_rate" in played.metrics) == (0.0, False)
-    fitting_none = [Turn(word, score_guess("zzzzz", word), Outcome.SCORED) for word in sixty.answers]
-    stops = stop_rule(played.setup, max_guesses=0)
-    assert (stops(sixty.outside[0], fitting_none, 3), stops("zzzzz", fitting_none, 3)) == (True, False)
 
 
 def test_a_sample_game_names_its_group_and_the_advantage_of_every_turn(roll) -> None:

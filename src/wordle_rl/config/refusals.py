@@ -244,7 +244,6 @@ VERL: tuple[RunRule, ...] = (
     (lambda run: run.grpo.guesses, "grpo.guesses: games are played to their end; set it to 0"),
     (lambda run: run.grpo.updates_per_batch > 1, "grpo.updates_per_batch: --mini-batch-size says so; set it to 1"),
     (lambda run: run.grpo.outside_rate, "grpo.outside_rate: secrets are answers; set it to 0"),
-    (lambda run: run.grpo.invented_rate, "grpo.invented_rate: secrets are answers; set it to 0"),
     (
         lambda run: run.traces.rl_only_fraction,
         "traces.rl_only_fraction: all training secrets are played; set it to 0",

@@ -183,31 +183,12 @@ class PlaySettings(StageSettings):
     outside_rate: float = Field(0.0, ge=0, le=1)
     """Share of groups whose secret may be guessed but is never an answer. Such a game teaches words that no answer
     would: those of boards on which a held-out answer may be right. It needs a stage that learns from games which nobody
-    can win by reasoning about the answers: distillation, DPO, expert iteration with labels `secret` or `mistakes`, and
-    GRPO by `quick_regret`, which trains on their turns only while some answer fits the marks."""
-    invented_rate: float = Field(0.0, ge=0, le=1)
-    """Share of groups with an invented secret, whose letters follow each other as in listed words; it may be guessed.
-    No list has it, so it must be spelled from the marks. For GRPO, where a win pays for that, and for expert iteration
-    with labels `secret` or `mistakes`, where it is the label on boards that no answer fits."""
-
-    def check(self) -> None:
-        """Refuse rates of secrets that teach nothing, or are too high together."""
-        if self.invented_rate and not self.learns_to_spell:
-            raise ValueError(
-                "invented_rate is for GRPO, and for expert iteration with labels mistakes or secret; leave it out"
-            )
-        if self.outside_rate + self.invented_rate > 1 + 1e-9:
-            rates = f"outside_rate {self.outside_rate} and invented_rate {self.invented_rate}"
-            raise ValueError(f"{rates} add up to more than 1; lower one")
+    can win by reasoning about the answers: distillation, DPO, expert iteration by hindsight labels, and GRPO by
+    `quick_regret`, which trains on their turns only while some answer fits the marks."""
 
     @property
     def learns_without_wins(self) -> bool:
         """True if a game that nobody can win may teach something."""
-        return False
-
-    @property
-    def learns_to_spell(self) -> bool:
-        """True if boards that no answer fits any more may teach something."""
         return False
 
     @property
@@ -333,14 +314,8 @@ class GRPOSettings(PlaySettings):
         """True if the reward compares guesses with the solver's, so that games nobody can win have one."""
         return all({"regret", "quick_regret"} & {*weights} for _, weights in self.reward.schedule().phases)
 
-    @property
-    def learns_to_spell(self) -> bool:
-        """True: a win is rewarded whatever the secret."""
-        return True
-
     def check(self) -> None:
         """Refuse settings that contradict each other."""
-        super().check()
         self._check_engine()
         self._check_credit()
         self._check_belief()
@@ -358,8 +333,6 @@ class GRPOSettings(PlaySettings):
             raise ValueError(
                 "outside_rate needs a reward that does not ask for a win; give reward.weights quick_regret"
             )
-        if self.invented_rate and self.constrain == "words":
-            raise ValueError("constrain words allows listed words alone, and no invented secret is one; drop either")
         # The secrets would leave the training and serve nothing.
         if self.validation_file and not self.validate_every_steps:
             raise ValueError("validation_file is for checkpoint selection; set validate_every_steps, or leave it out")
@@ -449,14 +422,13 @@ class RoundSettings(PlaySettings):
 
     def check(self) -> None:
         """Refuse greedy games of which a group has several, and secrets that teach nothing."""
-        super().check()
         # One greedy game a secret still meets every secret; a second one would be its copy.
         if self.temperature == 0 and not (self.learns_from_single_games and self.group_size == 1):
             fix = "set group_size to 1" if self.learns_from_single_games else "raise it, 1.0 is usual"
             raise ValueError(f"temperature 0 makes all games of a group alike; {fix}")
         if self.outside_rate and not self.learns_without_wins:
             raise ValueError(
-                "outside_rate needs labels that a lost game has, too; set labels to mistakes or secret, or leave it out"
+                "outside_rate needs labels that a lost game has, too; set labels to another than wins, or leave it out"
             )
 
 
@@ -471,8 +443,13 @@ class ExpertIterationSettings(RoundSettings):
     labels: Labels = "wins"
     """Tokens to train on. `wins`: the replies of the best won games of a group. `secret`: the secret at every board of
     every game but the empty one. `mistakes`: the secret where the guess contradicted a mark or was no word, elsewhere
-    the guess itself; play it at a low temperature. `refused`: the same, but a word that contradicts a mark is a mistake
-    only if it is no word or was named before. All but `wins` learn from losses, too, and need no groups."""
+    the guess itself; play it at a low temperature. `refused`: the secret only where the guess was no word or had been
+    named before, for a policy that names words which the marks rule out on purpose, as a teacher with probes does. All
+    but `wins` learn from losses, too, and need no groups."""
+    invented_rate: float = Field(0.0, ge=0, le=1)
+    """Share of groups with an invented secret, whose letters follow each other as in listed words; it may be guessed.
+    With labels other than `wins` it is learnt on boards that no listed word need fit, after the policy's own refused
+    strings."""
     keep_per_group: int = Field(1, ge=1)
     """Games kept of each group: won, different from each other, the fewest guesses first. With labels `wins`."""
     replay_fraction: float = Field(0.25, ge=0, lt=1)
@@ -480,6 +457,15 @@ class ExpertIterationSettings(RoundSettings):
     plain_text_fraction: float = Field(0.0, ge=0, lt=1)
     """Fraction of plain texts among the rows that are learnt from, against forgetting one's language. The model that
     the run begins with writes them itself (plain_text.jsonl). For pretrained models."""
+
+    def check(self) -> None:
+        """Refuse rates of secrets that teach nothing, or are too high together."""
+        super().check()
+        if self.invented_rate and not self.learns_without_wins:
+            raise ValueError("invented_rate needs labels that a lost game has, too; set labels to another than wins")
+        if self.outside_rate + self.invented_rate > 1 + 1e-9:
+            rates = f"outside_rate {self.outside_rate} and invented_rate {self.invented_rate}"
+            raise ValueError(f"{rates} add up to more than 1; lower one")
 
     @property
     def learns_from_single_games(self) -> bool:
@@ -489,11 +475,6 @@ class ExpertIterationSettings(RoundSettings):
     @property
     def learns_without_wins(self) -> bool:
         """True with labels that a lost game has, too."""
-        return self.labels != "wins"
-
-    @property
-    def learns_to_spell(self) -> bool:
-        """True with labels that stand on such boards."""
         return self.labels != "wins"
 
     @property

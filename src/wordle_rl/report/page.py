@@ -62,6 +62,8 @@ _STORIES = {
     "game (hindsight labels, cross-entropy). No reward is used.",
     "mistakes": "Plays, keeps each guess that no mark rules out, and once the secret is known learns it where a guess "
     "was wrong (hindsight labels, cross-entropy). No reward is used.",
+    "refused": "Plays, keeps each guess that got marks, and once the secret is known learns it where a guess was no "
+    "word or had been named before (hindsight labels, cross-entropy). No reward is used.",
     "dpo": "Samples several guesses on one board and makes the better of a pair likelier relative to the worse.",
     "distill": "Plays, asks the solver about every board reached, and learns its answer (cross-entropy).",
 }

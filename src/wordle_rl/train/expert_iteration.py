@@ -6,7 +6,7 @@
         fit(policy, kept + some teacher games, CrossEntropy())   # token for token as sampled
 
 A reply that broke a rule stays in its game with loss mask 0. The teacher games are there so that the policy does not
-forget what its own games no longer show. With labels `secret` or `mistakes` every board is trained on instead, see
+forget what its own games no longer show. With labels other than `wins` every board is trained on instead, see
 hindsight_labels.py.
 
 Source: STaR, arXiv:2203.14465; RAFT, arXiv:2304.06767. Unlike STaR, each round continues from the last one's weights.

@@ -105,7 +105,6 @@ class GroupRollouts:
             stage.seed,
             prioritized_fraction=settings.prioritized_fraction,
             outside_rate=settings.outside_rate,
-            invented_rate=settings.invented_rate,
         )
         self.best_compliance: float | None = None
         self._compliance: deque[float] = deque(maxlen=COMPLIANCE_STEPS)

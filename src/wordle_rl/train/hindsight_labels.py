@@ -55,7 +55,7 @@ class RevealedSecrets(RoundMethod):
     """Label the boards of a round's games, and add teacher games."""
 
     def __init__(self, stage: Stage, settings: ExpertIterationSettings) -> None:
-        super().__init__(stage, settings)
+        super().__init__(stage, settings, invented_rate=settings.invented_rate)
         self._labels = settings.labels
         most = settings.groups_per_round * settings.group_size
         self._replay = Replay(stage, settings, most)

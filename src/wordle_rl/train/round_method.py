@@ -66,15 +66,11 @@ class RoundMethod(ABC):
     loss: Loss = CrossEntropy()
     own_optimizer = True
 
-    def __init__(self, stage: Stage, settings: RoundSettings) -> None:
+    def __init__(self, stage: Stage, settings: RoundSettings, *, invented_rate: float = 0.0) -> None:
         check_alone(stage.name)
         self.stage, self._settings = stage, settings
         self._starts = GroupStarts(
-            stage.setup,
-            settings.starts,
-            stage.seed,
-            outside_rate=settings.outside_rate,
-            invented_rate=settings.invented_rate,
+            stage.setup, settings.starts, stage.seed, outside_rate=settings.outside_rate, invented_rate=invented_rate
         )
         self._rubric = RewardSettings().schedule().rubric()  # nothing is trained by it; it tells how play improves
         self._cumulative_wins = 0

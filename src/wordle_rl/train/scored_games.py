@@ -263,18 +263,12 @@ def score_group(
     return Group(scored, std, is_constant(advantages), tuple(failed))
 
 
-def is_outside(secret: str, words: WordList) -> bool:
-    """Return True if a secret is a listed word outside the answers; an invented one is not listed."""
-    return secret in words and secret not in words.answer_index
-
-
 def num_live_turns(transcript: Transcript, setup: GameSetup) -> int:
     """Count the own turns to train on, at least 1: those at which some answer still fits the board.
 
-    A secret that is an answer always fits. For a listed secret outside the answers the fitting answers can run out, and
-    the guesses after that are arbitrary. An invented secret is spelled then, so all turns of its game count.
+    A secret that is an answer always fits. For any other secret the fitting answers can run out.
     """
-    if not is_outside(transcript.secret, setup.words):
+    if transcript.secret in setup.words.answer_index:
         return len(transcript.own_turns)
     return max(1, sum(len(candidates) > 0 for _, candidates in with_candidates(transcript, setup.solver)))
 
@@ -287,7 +281,7 @@ def stop_rule(setup: GameSetup, max_guesses: int) -> ShouldStop:
         if num_replies == max_guesses:
             return True
         # With secrets outside the answers no answer may fit. Later guesses would be masked anyway (`num_live_turns`).
-        return is_outside(secret, setup.words) and not len(fitting(board))
+        return secret not in setup.words.answer_index and not len(fitting(board))
 
     return should_stop
 
