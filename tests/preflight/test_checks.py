@@ -18,6 +18,7 @@ from wordle_rl.policy.loading import load_numbers
 from wordle_rl.policy.sizes import ModelNumbers
 from wordle_rl.preflight.checks import (
     check_pretrained,
+    check_probes,
     check_sparse_rewards,
     check_teacher,
     check_teacher_replies,
@@ -179,3 +180,22 @@ def test_wins_alone_at_the_rates_of_sft_are_warned_of(reward, belief, rate, temp
     chained = RunConfig.model_validate({**values, "stages": ["sft", "grpo"]})
     assert levels(check_sparse_rewards(chained)) == (["warning"] if warns else [])
     assert levels(check_sparse_rewards(RunConfig.model_validate({**values, "stages": ["sft"]}))) == []
+
+
+@pytest.mark.parametrize(
+    ("labels", "teacher", "warns"),
+    [
+        ("mistakes", {"plan": "probes"}, True),
+        ("mistakes", {"plan": "tree", "noise_rate": 0.05}, True),
+        ("mistakes", {"plan": "probes", "noise_rate": 1.0}, False),
+        ("mistakes", {"plan": "classes"}, False),
+        ("refused", {"plan": "probes"}, False),
+    ],
+)
+def test_play_that_would_unlearn_the_teachers_probes_is_warned_of(labels, teacher, warns) -> None:
+    values = {"game": {"thinking": "off"}, "traces": {"teacher": teacher}, "expert_iteration": {"labels": labels}}
+    chained = RunConfig.model_validate({**values, "stages": ["sft", "expert_iteration"]})
+    found = [*check_probes(chained)]
+    assert levels(found) == (["warning"] if warns else [])
+    assert all("expert_iteration.labels to refused" in finding.message for finding in found)
+    assert levels(check_probes(RunConfig.model_validate({**values, "stages": ["sft"]}))) == []

@@ -253,6 +253,7 @@ CHECKS: tuple[Callable[[Plan], Iterable[Finding] | None], ...] = (
     _settings,
     _backend,
     lambda plan: check_sparse_rewards(plan.config),
+    lambda plan: check_probes(plan.config),
     _strict_words,
     _opener,
     _given_games,
@@ -313,6 +314,20 @@ def check_sparse_rewards(config: RunConfig) -> Iterator[Finding]:
                 f"{stage}.optimizer.learning_rate {rate:g} is above a quarter of SFT's {taught:g}, and {stage}.reward "
                 f"pays wins alone at temperature {own.temperature:g}: such a gradient is nearly all noise, and greedy "
                 "play falls; set the temperature to 1, lower the rate, or reward every guess (consistency, valid_word)"
+            )
+
+
+def check_probes(config: RunConfig) -> Iterator[Finding]:
+    """Check that play does not unlearn what the teacher's games show: words named to tell many answers apart."""
+    teacher = config.traces.teacher
+    if teacher.is_own or teacher.plan == "classes" or teacher.noise_rate == 1:
+        return
+    for stage, own in config.stages_of("expert_iteration"):
+        if stage in config.stages and own.labels == "mistakes":
+            yield warning(
+                f"{stage}.labels mistakes corrects each word that the marks rule out, and a teacher with "
+                f"traces.teacher.plan {teacher.plan!r} names such words on purpose; play would unlearn them; set "
+                f"{stage}.labels to refused"
             )
 
 
