@@ -29,6 +29,7 @@ from wordle_rl.config.training import OptimizerSettings, RewardSettings, RLOptim
 from wordle_rl.import_paths import resolve
 
 Kind = Literal["sft", "grpo", "expert_iteration", "dpo", "distill"]
+Labels = Literal["wins", "secret", "mistakes", "refused"]
 KIND_NAMES: dict[str, str] = {
     "sft": "SFT",
     "grpo": "GRPO",
@@ -428,11 +429,9 @@ class RoundSettings(PlaySettings):
             raise ValueError(f"temperature 0 makes all games of a group alike; {fix}")
         if self.outside_rate and not self.learns_without_wins:
             raise ValueError(
-                "outside_rate needs labels that a lost game has, too; set labels to another than wins, or leave it out"
+                "outside_rate needs labels that a lost game has, too; set labels to mistakes, refused or secret, or "
+                "leave it out"
             )
-
-
-Labels = Literal["wins", "secret", "mistakes", "refused"]
 
 
 class ExpertIterationSettings(RoundSettings):
@@ -449,7 +448,7 @@ class ExpertIterationSettings(RoundSettings):
     invented_rate: float = Field(0.0, ge=0, le=1)
     """Share of groups with an invented secret, whose letters follow each other as in listed words; it may be guessed.
     With labels other than `wins` it is learnt on boards that no listed word need fit, after the policy's own refused
-    strings."""
+    strings. The metric `invented_win_rate` has how many are won."""
     keep_per_group: int = Field(1, ge=1)
     """Games kept of each group: won, different from each other, the fewest guesses first. With labels `wins`."""
     replay_fraction: float = Field(0.25, ge=0, lt=1)
@@ -462,7 +461,7 @@ class ExpertIterationSettings(RoundSettings):
         """Refuse rates of secrets that teach nothing, or are too high together."""
         super().check()
         if self.invented_rate and not self.learns_without_wins:
-            raise ValueError("invented_rate needs labels that a lost game has, too; set labels to another than wins")
+            raise ValueError("invented_rate needs labels mistakes, refused or secret; set labels, or leave it out")
         if self.outside_rate + self.invented_rate > 1 + 1e-9:
             rates = f"outside_rate {self.outside_rate} and invented_rate {self.invented_rate}"
             raise ValueError(f"{rates} add up to more than 1; lower one")

@@ -101,9 +101,7 @@ def measured(games: Sequence[Scored], words: WordList) -> Measured:
         stop - start for game in games for segment in game.trajectory.segments for _, start, stop in segment.spans
     ]
     denominators = {name: len(winnable) for name in means if name.startswith("win_rate")}
-    denominators |= {
-        "mean_guesses": len(wins), "invented_win_rate": len(invented), "format_compliance": len(replies)
-    }  # fmt: skip
+    denominators |= {"mean_guesses": len(wins), "format_compliance": len(replies), "invented_win_rate": len(invented)}
     if replies and tokens:
         means["cut_off_rate"] = statistics.fmean(turn.overlong for turn in replies)
         means["reply_tokens"] = statistics.fmean(tokens)
