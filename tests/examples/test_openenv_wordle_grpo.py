@@ -15,11 +15,12 @@ from transformers import Qwen3ForCausalLM
 
 NOTEBOOK = Path(__file__).resolve().parents[2] / "examples" / "openenv_wordle_grpo.ipynb"
 
+ACCUMULATED = "gradient_accumulation_steps=1 if is_embedded else 32"
 SMALLER = {
     "warm_up_steps = 80": "warm_up_steps = 1",
     "max_steps=20 if is_embedded else 200": "max_steps=1",
     "per_device_train_batch_size=32 if is_embedded": "per_device_train_batch_size=8 if is_embedded",
-    "gradient_accumulation_steps=1 if is_embedded else 32": "gradient_accumulation_steps=1 if is_embedded else 4",
+    ACCUMULATED: "gradient_accumulation_steps=1 if is_embedded else 4",
 }
 """Numbers of the notebook that a test has no time for."""
 
@@ -94,10 +95,10 @@ def executed(changes: dict[str, str]) -> dict[str, Any]:
     return names
 
 
-def check_rounds(names: dict[str, Any]) -> None:
+def check_rounds(names: dict[str, Any], num_games: int = 8) -> None:
     (prompts, rows, secrets), *_ = names["listening"].rounds
     assert set(rows) == set(names["FIELDS"])
-    assert len(prompts) == len(rows["prompt_ids"]) == 8
+    assert len(prompts) == len(rows["prompt_ids"]) == num_games
     by_prompt = dict(zip(prompts, secrets, strict=True))
     assert [by_prompt[prompt] for prompt in prompts] == secrets, "a group shares its secret"
     codec = names["codec"]
@@ -151,8 +152,9 @@ def test_one_line_makes_it_a_qwen3(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.filterwarnings("default")
 def test_one_line_makes_it_smollm2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd) -> None:
     monkeypatch.chdir(tmp_path)
-    names = executed({NAME: 'model_name = "smollm2"'})
-    check_rounds(names)
+    fewer = {"num_generations=8": "num_generations=4", ACCUMULATED: "gradient_accumulation_steps=2"}
+    names = executed({NAME: 'model_name = "smollm2"', **fewer})
+    check_rounds(names, num_games=4)
     assert names["trainer"].state.global_step == 1
     assert names["fine_tuned_model"].num_parameters() == 134_515_008
     assert (tmp_path / "wordle-grpo-smollm2" / "model.safetensors").is_file()

@@ -46,7 +46,7 @@ SMALL = {
 SFT = {
     **SMALL,
     "stages": "sft",
-    "sft.epochs": 5,
+    "sft.epochs": 3,
     "sft.batch-size": 8,
     "sft.save-steps": 0,
     "sft.validations-per-epoch": 1,
@@ -85,7 +85,7 @@ def words(word_directory) -> list[str]:
 
 @pytest.fixture(scope="module")
 def taught(words, tmp_path_factory) -> Path:
-    """A run that has learnt a list of sixty words in 60 steps: it names words, and wins now and then."""
+    """A run that has learnt a list of sixty words in 36 steps: it names words, and wins now and then."""
     out = tmp_path_factory.mktemp("smollm2") / "taught"
     command("run", "smollm2", *words, *flags(SFT), "--out", out, "--until", "sft")
     return out
@@ -113,7 +113,7 @@ PATHS = {
         "game.shape": "state",
         "grpo.group-size": 2,
         "grpo.steps": 1,
-        "grpo.groups-per-step": 2,
+        "grpo.groups-per-step": 4,
         "grpo.validate-every-steps": 0,
     },
     **{
