@@ -13,10 +13,12 @@ model did with its turns from there on is counted.
 from __future__ import annotations
 
 import argparse
+import heapq
 import json
+import math
 import random
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from wordle_rl.config.context import GameContext
@@ -26,13 +28,18 @@ from wordle_rl.data.game_record import GameRecord
 from wordle_rl.errors import UserError
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.game import Dictionary, Outcome, Turn, score_guess, violates_clues
+from wordle_rl.prompt import Knowledge, knowledge_of
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import solver_traces
-from wordle_rl.teachers.made_up_secrets import Spelling
 from wordle_rl.teachers.solver import SolverTeacher
 from wordle_rl.words import WordList
 
 NUM_TURNS = 6
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+CONTEXT = 2
+"""Letters before a letter that it depends on, beside its place."""
+FLOOR = 0.02
+"""Share of a letter's probability that is the same for all."""
 
 
 def main() -> None:
@@ -49,14 +56,14 @@ def main() -> None:
     if not strict:
         parser.error(f"{options.config} has no strict words; set words.strict_fraction")
     rng = random.Random(options.seed)
-    spelling = Spelling(context.for_training.solver.words)
+    letters = Letters(context.for_training.solver.words.guesses)
     boards = exhausted_boards(context, config.traces, options.seed)
     listed = frozenset(context.words.guesses)
     counts = {
         "strict words": len(strict),
         "speller: listed words": sum(by_listed_words(secret, boards[secret], sorted(listed), rng) for secret in strict),
         "speller: letters": sum(
-            by_letters(secret, board, (), NUM_TURNS - len(board), listed, spelling) for secret, board in boards.items()
+            by_letters(secret, board, (), NUM_TURNS - len(board), listed, letters) for secret, board in boards.items()
         ),
     }
     if options.games:
@@ -73,7 +80,7 @@ def main() -> None:
                 f"{options.games}: no strict word of {options.config} is played in {NUM_TURNS} turns with the strict "
                 "dictionary; name an evaluation of that model"
             )
-        counts |= by_a_model(played.records, context, listed, spelling)
+        counts |= by_a_model(played.records, context, listed, letters)
     if options.json:
         print(json.dumps(counts))
         return
@@ -110,7 +117,7 @@ def by_listed_words(secret: str, board: list[Turn], listed: list[str], rng: rand
 
 
 def by_letters(
-    secret: str, board: list[Turn], named: Iterable[str], left: int, listed: frozenset[str], spelling: Spelling
+    secret: str, board: list[Turn], named: Iterable[str], left: int, listed: frozenset[str], letters: Letters
 ) -> bool:
     """True if the secret is found in the turns that are left, by naming the likeliest letters that the marks allow.
 
@@ -118,9 +125,12 @@ def by_letters(
     """
     turns, refused = list(board), set(named)
     for _ in range(left):
-        guess = next((word for word in spelling.likeliest(turns) if word not in refused), None)
-        if guess is None or guess == secret:
-            return guess is not None
+        known = knowledge_of(turns, len(secret))
+        guess = next(
+            word for word in letters.likeliest(known) if word not in refused and not violates_clues(word, turns)
+        )
+        if guess == secret:
+            return True
         if guess in listed:
             turns.append(Turn(guess, score_guess(secret, guess), Outcome.SCORED))
         else:
@@ -129,7 +139,7 @@ def by_letters(
 
 
 def by_a_model(
-    games: Iterable[GameRecord], context: GameContext, listed: frozenset[str], spelling: Spelling
+    games: Iterable[GameRecord], context: GameContext, listed: frozenset[str], letters: Letters
 ) -> dict[str, int]:
     """Count what a model did in games of strict words from the first board that no answer known to its training fits.
 
@@ -149,7 +159,7 @@ def by_a_model(
                 exhausted = True
                 found["boards without a known word"] += 1
                 left = NUM_TURNS - place
-                found["letters from its boards"] += by_letters(game.secret, board, refused, left, listed, spelling)
+                found["letters from its boards"] += by_letters(game.secret, board, refused, left, listed, letters)
             if exhausted:
                 kinds[_kind(turn, game.secret, board, refused)] += 1
             if turn.guess and turn.marks:
@@ -172,6 +182,31 @@ def _kind(turn: Turn, secret: str, board: list[Turn], refused: set[str]) -> str:
     if violates_clues(turn.guess, board):
         return "against a mark"
     return "a listed word that fits" if turn.outcome is Outcome.SCORED else "no word, but it fits"
+
+
+class Letters:
+    """Probabilities of the letters of words, given the place and the two letters before."""
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        self._counts: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
+        for word in words:
+            for place, letter in enumerate(word):
+                self._counts[place, word[max(0, place - CONTEXT) : place]][letter] += 1
+
+    def likeliest(self, known: Knowledge) -> Iterator[str]:
+        """Strings that have known letters in place and none that is absent, the likeliest first."""
+        begun = [(0.0, "")]
+        while begun:
+            cost, text = heapq.heappop(begun)
+            if (place := len(text)) == len(known.placed):
+                yield text
+                continue
+            counts = self._counts[place, text[-CONTEXT:]]
+            total = counts.total()
+            for letter in known.placed[place] or LETTERS:
+                if letter not in known.absent and place not in known.misplaced.get(letter, ()):
+                    share = counts[letter] / total if total else 0.0
+                    heapq.heappush(begun, (cost - math.log((1 - FLOOR) * share + FLOOR / len(LETTERS)), text + letter))
 
 
 if __name__ == "__main__":

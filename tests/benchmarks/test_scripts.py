@@ -12,7 +12,7 @@ import pytest
 from wordle_rl.config.files import load_config
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.evaluate.records import EvalConditions, Evaluation
-from wordle_rl.game import Outcome, Rules
+from wordle_rl.game import Outcome, Rules, violates_clues
 from wordle_rl.prompt import Guess, Prompter
 from wordle_rl.words import load_words
 
@@ -74,21 +74,22 @@ def test_a_turn_on_a_board_without_a_known_word_is_counted_as_what_it_is(monkeyp
     script = importlib.import_module("strict_words")
     config = load_config(Path("smollm2-solver"))
     context = script.GameContext.of(config)
-    spelling = script.Spelling(context.for_training.solver.words)
+    letters = script.Letters(context.for_training.solver.words.guesses)
     listed = frozenset(context.words.guesses)
     boards = script.exhausted_boards(context, config.traces, 0)
     secret, board = next((secret, board) for secret, board in boards.items() if len(board) == 2)
-    string = next(word for word in spelling.likeliest(board) if word not in listed)
+    fits = (word for word in letters.likeliest(script.knowledge_of(board, 5)) if not violates_clues(word, board))
+    string = next(word for word in fits if word not in listed)
     before = [TurnRecord(turn.guess, turn.marks) for turn in board]
     refused = [TurnRecord(word, None, outcome=Outcome.UNLISTED) for word in (string, string, "qqqqq")]
     unread = TurnRecord(None, None, outcome=Outcome.MALFORMED)
 
     def counts(*turns: TurnRecord, error: str | None = None) -> dict[str, int]:
         game = GameRecord(secret, (*before, *turns), error=error)
-        return script.by_a_model([game], context, listed, spelling)
+        return script.by_a_model([game], context, listed, letters)
 
     found = counts(*refused, TurnRecord(secret, "GGGGG"))
-    assert found.pop("model: letters from its boards") == script.by_letters(secret, board, (), 4, listed, spelling)
+    assert found.pop("model: letters from its boards") == script.by_letters(secret, board, (), 4, listed, letters)
     assert found == {
         "model: games": 1,
         "model: wins": 1,

@@ -1,11 +1,10 @@
 """Laws of secrets that are no words: invented ones look like words and are named once no answer fits, pseudo ones earn
 the marks of an answer until it is named."""
 
-import math
 import random
 from collections import Counter
 from dataclasses import replace
-from itertools import islice, product
+from itertools import islice
 from string import ascii_lowercase
 
 import pytest
@@ -113,58 +112,6 @@ def test_a_string_for_a_board_keeps_to_its_marks(secret, data, seed) -> None:
     if found := SPELLING.draw_fitting(board, secret, random.Random(seed)):
         assert found not in WORDS
         assert not violates_clues(found, board)
-
-
-@pytest.mark.parametrize("guesses", [[], ["tor"], ["lot", "ape"], ["eel", "lee"]])
-def test_the_likeliest_strings_come_first_and_are_all_that_fit(guesses: list[str]) -> None:
-    short = sorted({word[:3] for word in WORDS.answers})
-    spelling = Spelling(WordList("short", (*short[::3],), (*short,)))
-    counts = Counter[tuple[int, str]]()
-    for word in (*short, *short[::3]):  # answers count twice
-        counts.update((place, word[:place] + letter) for place, letter in enumerate(word))
-
-    def probability(text: str) -> float:
-        begun = [counts.total() / 3, *(counts[place, text[: place + 1]] for place in range(2))]
-        seen = [counts[place, text[: place + 1]] / begun[place] if begun[place] else 0.0 for place in range(3)]
-        return math.prod(0.98 * share + 0.02 / 26 for share in seen)
-
-    board = [Turn(guess, score_guess("lea", guess), Outcome.SCORED) for guess in guesses]
-    fitting = [text for text in map("".join, product(ascii_lowercase, repeat=3)) if not violates_clues(text, board)]
-    found = [*islice(spelling.likeliest(board), 500)]
-    assert len({*found}) == len(found) == min(500, len(fitting))
-    expected = sorted(map(probability, fitting), reverse=True)
-    assert [*map(probability, found)] == pytest.approx(expected[: len(found)])
-    assert {*found} <= {*fitting}
-
-
-@pytest.fixture(scope="module")
-def searched() -> list[GameRecord]:
-    return games_of(SETTINGS.model_copy(update={"num_games": 400, "pseudo_rate": 0.0, "invented_search": "likeliest"}))
-
-
-def test_a_search_names_the_likeliest_strings_until_one_is_right_and_all_are_learnt(searched) -> None:
-    spelling = Spelling(WORDS.reserving(SPLIT.strict).named)
-    refused = Counter()
-    for trace in searched:
-        assert replay_fault(trace, WORDS, Rules()) is None
-        assert all(turn.taught for turn in trace.turns)
-        assert trace.won or len(trace.turns) == 6
-        tried = [place for place, turn in enumerate(trace.turns) if turn.outcome is Outcome.UNLISTED]
-        for place in tried:
-            board = trace.board(place)
-            named = {turn.guess for turn in board}
-            best = spelling.likeliest([turn for turn in board if turn.marks])
-            words = (word for word in best if word not in named and word not in WORDS.answer_index)
-            assert trace.turns[place].guess == next(words)
-            assert trace.turns[place].thinking.endswith(f"No word I know fits; {trace.turns[place].guess} is possible.")
-        refused[len(tried) > 0, trace.won] += 1
-    assert refused[True, True] > 20  # found after others were refused
-    assert refused[True, False] > 20
-
-
-def test_a_search_needs_invented_secrets() -> None:
-    with pytest.raises(ValueError, match=r"set traces\.invented_rate"):
-        TraceSettings(invented_search="likeliest")
 
 
 def test_a_file_of_such_games_can_be_trained_on_and_a_forged_one_cannot(played, of_invented) -> None:

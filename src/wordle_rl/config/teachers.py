@@ -78,10 +78,6 @@ class TraceSettings(Section):
     invented_rate: float = Field(0.0, ge=0, le=1)
     """Fraction of games with an invented secret, whose letters follow each other as in listed words. The teacher
     guesses it once no answer fits, so the policy learns to spell what the marks say."""
-    invented_search: Literal["drawn", "likeliest"] = "drawn"
-    """How the teacher comes to an invented secret. `drawn`: often after other strings that fit, drawn at random, which
-    are refused and not learnt. `likeliest`: it names the likeliest string that fits, then the next, until it is right
-    or out of turns, and all of that is learnt."""
     rl_only_fraction: float = Field(0.0, ge=0, lt=1)
     """Fraction of the training secrets kept out of teacher games. Learning by play then trains only on these."""
     slip_rate: float = Field(0.0, ge=0, lt=1)
@@ -101,8 +97,6 @@ class TraceSettings(Section):
             raise ValueError("traces.checked = false is for conversations of traces.file; name a file, or remove it")
         if self.drop_duplicates and self.file is None and not self.teacher.is_own:
             raise ValueError("traces.drop_duplicates is for games of traces.file or of a teacher of yours; remove it")
-        if self.invented_search != "drawn" and not self.invented_rate:
-            raise ValueError("traces.invented_search is for invented secrets; set traces.invented_rate, or remove it")
         rates = {"outside": self.outside_rate, "pseudo": self.pseudo_rate, "invented": self.invented_rate}
         if sum(rates.values()) > 1 + 1e-9:
             given = ", ".join(f"traces.{name}_rate {rate}" for name, rate in rates.items() if rate)

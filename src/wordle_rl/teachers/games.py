@@ -214,38 +214,11 @@ def _as_traces(
                 TurnRecord(word, decode_marks(code, words.word_length), taught, thinking, notes=TurnNotes(remaining))
             )
         if secret not in words.guess_index and spare > 0:
-            if settings.invented_search == "likeliest":
-                turns += _spelt(secret, turns, spare, spelling, words, settings)
-            else:
-                tried = partial(spelling.draw_fitting, secret=secret, rng=rng)
-                turns += _refused(tried, turns, _TRY_RATE, spare - 1, 0, rng)
-                thinking = narration(turns, secret, 0, 0) if settings.narrate else ""
-                turns.append(TurnRecord(secret, "G" * words.word_length, thinking=thinking))
+            tried = partial(spelling.draw_fitting, secret=secret, rng=rng)
+            turns += _refused(tried, turns, _TRY_RATE, spare - 1, 0, rng)
+            thinking = narration(turns, secret, 0, 0) if settings.narrate else ""
+            turns.append(TurnRecord(secret, "G" * words.word_length, thinking=thinking))
         yield GameRecord(secret, tuple(turns), notes=GameNotes("solver", seed))
-
-
-def _spelt(
-    secret: str, turns: Sequence[TurnRecord], most: int, spelling: Spelling, words: WordList, settings: TraceSettings
-) -> list[TurnRecord]:
-    # The likeliest strings that fit, one after another, until one is the secret or no turn is left. All are learnt.
-    found: list[TurnRecord] = []
-    while len(found) < most and secret not in (named := {turn.guess for turn in found}):
-        board = [turn.turn for turn in (*turns, *found) if turn.marks]
-        strings = (word for word in spelling.likeliest(board) if word not in named)
-        word = next((word for word in strings if word not in words.answer_index and word not in words.reserved), None)
-        if word is None:
-            break
-        is_listed = word == secret or word in words.guess_index
-        found.append(
-            TurnRecord(
-                word,
-                score_guess(secret, word) if is_listed else None,
-                thinking=narration((*turns, *found), word, 0, 0) if settings.narrate else "",
-                outcome=Outcome.SCORED if is_listed else Outcome.UNLISTED,
-                notes=TurnNotes(0),
-            )
-        )
-    return found
 
 
 def _refused(

@@ -6,8 +6,7 @@ secret of some teacher games is an invented word, which the teacher names once n
 cannot be memorised, so the policy learns to spell what the marks say. Before it, the teacher often tries other strings
 that the marks allow and is refused, as a policy is that spells a word which it has never seen; what comes after a
 refusal is learnt. If refused strings were only misspelt words, which a policy would hardly name, it would not learn to
-let go of its own. Or the teacher looks for it as the best speller would, who names the likeliest string that fits, then
-the next; then all that it names is learnt.
+let go of its own.
 
 Pseudo secrets are letters that stand in for an answer. A player knows a secret only by its marks. If other letters give
 the same marks as an answer for every guess before it is named, the game is the same up to that point: the board leaves
@@ -17,13 +16,10 @@ a board that decides it, while no game has it as the secret. Wins on such words 
 
 from __future__ import annotations
 
-import heapq
 import itertools
-import math
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterator, Sequence
 
 from wordle_rl.game import Outcome, Turn, score_guess, violates_clues
 from wordle_rl.prompt import Knowledge, knowledge_of
@@ -35,11 +31,6 @@ _MOST_DRAWN = 1000
 """Give up after drawing this many listed words in a row."""
 _MOST_FITTING = 200
 """Give up after drawing this many strings for a board."""
-_MOST_BEGUN = 20_000
-"""Give up the search for likely strings after going on from this many beginnings."""
-_FLOOR = 0.02
-"""Share of a letter's probability that is the same for all letters, in the search for likely strings."""
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class Spelling:
@@ -55,7 +46,6 @@ class Spelling:
             for place, letter in enumerate(word):
                 following[place, word[max(0, place - _CONTEXT) : place]][letter] += 1
         self._following = {before: (list(counts), list(counts.values())) for before, counts in following.items()}
-        self._costs = cache(self._letter_costs)
 
     def draw(self, rng: random.Random) -> str | None:
         """Draw a string; None if it is listed, or a strict word."""
@@ -69,36 +59,6 @@ class Spelling:
             if word is not None and word not in named and not violates_clues(word, board):
                 return None if word == secret else word
         return None
-
-    def likeliest(self, board: Sequence[Turn]) -> Iterator[str]:
-        """Yield the strings that the marks of a board allow, words and strict words too, the likeliest first."""
-        known, length = knowledge_of(board, self._words.word_length), self._words.word_length
-        begun, went_on = [(0.0, "")], 0  # costs are negative log probabilities
-        while begun and went_on < _MOST_BEGUN:
-            cost, text = heapq.heappop(begun)
-            if (place := len(text)) == length:
-                if not violates_clues(text, board):
-                    yield text
-                continue
-            went_on += 1
-            missing = {letter: most - text.count(letter) for letter, most in known.at_least.items()}
-            missing = {letter: number for letter, number in missing.items() if number > 0}
-            if (must := sum(missing.values())) > length - place:
-                continue
-            costs = self._costs(place, text[max(0, place - _CONTEXT) :])
-            # The letters that are known to occur and still missing fill the rest, if it has no more places.
-            for letter in known.placed[place] or (missing if must == length - place else _LETTERS):
-                full = letter in known.exactly and text.count(letter) >= known.exactly[letter]
-                if not (full or letter in known.absent or place in known.misplaced.get(letter, ())):
-                    heapq.heappush(begun, (cost + costs[letter], text + letter))
-
-    def _letter_costs(self, place: int, before: str) -> Mapping[str, float]:
-        letters, counts = self._following.get((place, before), ((), ()))
-        total = sum(counts)
-        share = {letter: count / total for letter, count in zip(letters, counts, strict=True)}
-        return {
-            letter: -math.log((1 - _FLOOR) * share.get(letter, 0.0) + _FLOOR / len(_LETTERS)) for letter in _LETTERS
-        }
 
     def _drawn(self, rng: random.Random, known: Knowledge) -> str | None:
         # Known letters and places of letters are kept to at once; how often a letter occurs is left to the caller.
@@ -138,6 +98,7 @@ def invented_words(words: WordList, rng: random.Random) -> Iterator[str]:
     )
 
 
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _MOST_UNTRIED = 3
 """Number of unplayed letters to try; marks cannot distinguish them."""
 _MOST_TRIED = 500
