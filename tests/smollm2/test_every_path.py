@@ -85,7 +85,7 @@ def words(word_directory) -> list[str]:
 
 @pytest.fixture(scope="module")
 def taught(words, tmp_path_factory) -> Path:
-    """A run that has learnt a list of sixty words in 36 steps: it names words, and wins now and then."""
+    """A run that has learnt a list of sixty words in 36 steps: it names words."""
     out = tmp_path_factory.mktemp("smollm2") / "taught"
     command("run", "smollm2", *words, *flags(SFT), "--out", out, "--until", "sft")
     return out
