@@ -111,7 +111,7 @@ PATHS = {
     "grpo": {"grpo.group-size": 2, "grpo.steps": 2, "grpo.groups-per-step": 4, "grpo.validate-every-steps": 0},
     "grpo, a fresh prompt a turn": {
         "game.shape": "state",
-        "grpo.group-size": 2,
+        "grpo.group-size": 4,  # of two games each, all groups may be constant and nothing is learnt
         "grpo.steps": 1,
         "grpo.groups-per-step": 4,
         "grpo.validate-every-steps": 0,
