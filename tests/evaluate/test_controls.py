@@ -80,6 +80,35 @@ def test_figures_stand_beside_controls_that_played_alike(run: Path, sft_alone: P
     assert controlled(model, [alone, drawn, matched]) == [(alone, model), (matched, drawn)]
     assert controlled(model, [alone, matched]) == [(alone, model)], "nothing is played like the other"
     assert controlled(model, [replace(alone, constrain="words")]) == []
+    of_another_stage = replace(matched, control=replace(MATCHED, of="runs/x/expert_iteration"))
+    assert controlled(model, [of_another_stage, drawn]) == []
+
+
+def test_each_way_in_which_a_control_was_played_is_kept(run: Path, sft_alone: Path, tmp_path: Path) -> None:
+    several = Path(shutil.copytree(sft_alone, tmp_path / "several"))
+    greedy = Evaluation.load(several / "eval" / "sft.json")
+    sampled(several, "sft", 1.0).save(several / "eval" / "sft-sampled.json")
+    replace(greedy, constrain="words").save(several / "eval" / "sft-constrained.json")
+    keep_controls(run, [several])
+    kept = {path.stem: Evaluation.load(path) for path in (run / "controls").iterdir()}
+    assert {name: (each.constrain, each.conditions.temperature) for name, each in kept.items()} == {
+        "several": ("none", 0.0), "several-sampled": ("none", 1.0), "several-constrained": ("words", 0.0),
+    }  # fmt: skip
+    again = Path(shutil.copytree(several, tmp_path / "elsewhere" / "several"))
+    with pytest.raises(EvaluationError, match="two controls have the name several"):
+        keep_controls(run, [several, again])
+
+
+def test_a_control_stands_beside_evaluations_played_alike(cli, run: Path, sft_alone: Path) -> None:
+    played, other = sampled(run, "grpo", 1.0), run / "eval" / "other.json"
+    played.save(other)
+    matched = run / "matched.json"
+    sampled(run, "sft", 0.9, MATCHED).save(matched)
+    beside = (run / "eval" / "sft.json", "--names", "played", "before", "--control", matched)
+    code, _, err = cli("compare", other, *beside)
+    assert code == 0, err
+    code, _, err = cli("compare", run, *beside)
+    assert (code, str(matched) in err) == (2, True)
 
 
 def test_report_keeps_controls_and_quotes_them(cli, run: Path, sft_alone: Path) -> None:

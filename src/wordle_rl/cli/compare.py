@@ -17,7 +17,7 @@ from wordle_rl.evaluate.compare import against_reference, compare_all, reference
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.stats import games_needed
 from wordle_rl.report import terminal
-from wordle_rl.report.controls import controls_at
+from wordle_rl.report.controls import controls_at, plays_alike
 from wordle_rl.runs import is_run, read_object
 
 
@@ -41,20 +41,21 @@ def compare(
             code is 1 if it leaves their band.
     """
     if reference:
+        if names or control:
+            raise ConfigError("--reference compares one run with its preset's; leave out --names and --control")
         return _compare_with_reference(runs, as_json)
     if names and len(names) != len(runs):
         raise ConfigError(f"{len(names)} names for {len(runs)} evaluations; give one for each")
     runs = tuple(_evaluation_in(path) for path in runs)
     evaluations = [Evaluation.load(path) for path in runs]
     first = evaluations[0]
-    # A control of another limit or temperature would be compared with play of another kind.
-    controls = [
-        found
-        for path in control
-        for found in controls_at(path)
-        if found.constrain == first.constrain
-        and (found.conditions.temperature or 0) == (first.conditions.temperature or 0)
-    ]
+    controls: list[Evaluation] = []
+    for path in control:
+        # A control of another limit or temperature would be compared with play of another kind.
+        alike = [found for found in controls_at(path) if plays_alike(found, first)]
+        if not alike:
+            raise ConfigError(f"{path} has no control that was played as {runs[0]} was; evaluate both alike")
+        controls += alike
     own = [evaluation.name for evaluation in evaluations]
     # Two runs of a preset have the same names of models; their paths then tell them apart.
     shown = names or (own if len(set(own)) == len(own) else [path.as_posix() for path in runs])

@@ -33,8 +33,19 @@ _KINDS = {
 
 def controls_at(path: Path) -> list[Evaluation]:
     """Load the control evaluations of a path: those of a control run's last model, or one evaluation file."""
+    return list(_stems_at(path).values())
+
+
+def _stems_at(path: Path) -> dict[str, Evaluation]:
+    # by the name under which a run keeps them
     if path.is_file():
-        return [Evaluation.load(path)]
+        evaluation = Evaluation.load(path)
+        if evaluation.control is None:
+            raise EvaluationError(
+                f"{path} is no control, but an evaluation of {evaluation.name}; give a run of SFT alone, or a file of "
+                "`wordle-rl eval --match-entropy-of`"
+            )
+        return {path.stem: evaluation}
     if not is_run(path):
         raise EvaluationError(f"{path} is neither a control run nor a file of `wordle-rl eval`; name one of these")
     config = stored_config(path / "config.json")
@@ -47,26 +58,34 @@ def controls_at(path: Path) -> list[Evaluation]:
     name, timings = path.resolve().name, path / "timings.json"
     seconds = _trained(read_object(timings).get("seconds", {})) if timings.is_file() else None
     facts = ControlFacts("sft_alone", name, seconds)
-    found = [path / "eval" / f"{evaluation_name(config.stages[-1], variant)}.json" for variant in get_args(Variant)]
-    loaded = [Evaluation.load(file) for file in found if file.is_file()]
+    stage, loaded = config.stages[-1], {}
+    for variant in get_args(Variant):
+        file = path / "eval" / f"{evaluation_name(stage, variant)}.json"
+        if file.is_file():
+            played = replace(Evaluation.load(file), name=f"sft alone ({name})", control=facts)
+            loaded[evaluation_name(name, variant)] = played
     if not loaded:
         raise EvaluationError(f"{path} has no evaluation of its model; finish the run, or name another")
-    return [replace(evaluation, name=f"sft alone ({name})", control=facts) for evaluation in loaded]
+    return loaded
 
 
 def keep_controls(run: Path, paths: Sequence[Path]) -> None:
     """Copy control evaluations into a run. Other words, rules or held-out secrets are refused."""
     own = evaluations_in(run / "eval")
+    kept: dict[str, Evaluation] = {}
     for path in paths:
-        for control in controls_at(path):
+        found = _stems_at(path)
+        for stem, control in found.items():
             for mine in own.values():
                 if mine.fingerprint != control.fingerprint or mine.rules.in_effect != control.rules.in_effect:
                     raise EvaluationError(f"{path} is no control of {run}: it was played with other words or rules")
             if is_run(path) and _split_of(path) != _split_of(run):
                 raise EvaluationError(f"{path} holds out other words than {run}; give it the same words.* settings")
-            stem = path.stem if path.is_file() else path.resolve().name
-            suffix = "" if control.constrain == "none" else "-constrained"
-            control.save(run / CONTROLS / f"{stem}{suffix}.json")
+            if stem in kept:
+                raise EvaluationError(f"two controls have the name {stem}; rename {path}")
+        kept |= found
+    for stem, control in kept.items():
+        control.save(run / CONTROLS / f"{stem}.json")
 
 
 def _split_of(run: Path) -> tuple[object, ...]:
@@ -75,11 +94,19 @@ def _split_of(run: Path) -> tuple[object, ...]:
     return words.split_seed, words.strict_fraction, manifest.get("fingerprint")
 
 
+def plays_alike(control: Evaluation, model: Evaluation) -> bool:
+    """True if a model played as its control asks: as the control did, or at the temperature that it was matched to."""
+    asked = control.conditions.temperature
+    if control.control is not None and control.control.kind == "equal_entropy":
+        asked = control.control.temperature_of
+    return (model.constrain, model.conditions.temperature or 0) == (control.constrain, asked or 0)
+
+
 def controlled(model: Evaluation, stored: Sequence[Evaluation]) -> list[tuple[Evaluation, Evaluation]]:
     """Pair each control with the evaluation of the trained model that was played alike, over common secrets.
 
     A greedy control pairs with greedy play, and constrained guesses with constrained ones. A control of equal entropy
-    pairs with the model's sampled play at the temperature it was matched to.
+    pairs with sampled play of the model that it was matched to, at that temperature.
 
     Args:
         model: Greedy play of the trained model.
@@ -90,11 +117,11 @@ def controlled(model: Evaluation, stored: Sequence[Evaluation]) -> list[tuple[Ev
     for control in stored:
         if (facts := control.control) is None:
             continue
-        wanted = facts.temperature_of if facts.kind == "equal_entropy" else control.conditions.temperature
+        # The stage tells which model was matched, since a run may have been moved.
+        if facts.kind == "equal_entropy" and Path(facts.of).name != Path(model.player).name:
+            continue
         for mine in own:
-            if (mine.constrain, mine.conditions.temperature) == (control.constrain, wanted) and (
-                mine.secrets & control.secrets
-            ):
+            if plays_alike(control, mine) and mine.secrets & control.secrets:
                 pairs.append((control, mine))
                 break
     return pairs
