@@ -22,7 +22,7 @@ from wordle_rl.evaluate.figures import Figures, sampled_part
 from wordle_rl.evaluate.players import open_model
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.strata import strata_of_run
-from wordle_rl.pipeline import Pipeline, evaluation, stages
+from wordle_rl.pipeline import Pipeline, evaluation, finish_model, stages
 from wordle_rl.pipeline.stages import load_learner
 from wordle_rl.policy.directory import find_model, game_of
 from wordle_rl.policy.loading import load_numbers
@@ -30,9 +30,9 @@ from wordle_rl.policy.providers import PROVIDERS
 from wordle_rl.report import write_report
 from wordle_rl.report.card import write_cards
 from wordle_rl.report.run_record import read_run
-from wordle_rl.runs import RunError, read_object, write_json
+from wordle_rl.runs import RunError, read_object, reset_run, write_json
 from wordle_rl.runs.checksums import SEAL_FILE
-from wordle_rl.runs.lineage import audit, is_trained
+from wordle_rl.runs.lineage import audit, is_trained, lineage_of
 from wordle_rl.train.checkpoints import last_checkpoint
 from wordle_rl.train.example import Example
 from wordle_rl.train.loss import CrossEntropy
@@ -179,6 +179,14 @@ def test_damaged_figures_of_english_are_named(damage, finished_run, tmp_path) ->
     (run / "english.json").write_text(damage)
     with pytest.raises(RunError, match=str(run / "english.json")):
         evaluation._english(pretrained, GameContext.of(pretrained), run)
+
+
+def test_figures_of_english_go_with_the_model_that_they_are_of(finished_run, tmp_path) -> None:
+    for number, change in enumerate((lambda run: finish_model(run / "sft", lineage_of(run / "sft")), reset_run)):
+        run = Path(shutil.copytree(finished_run, tmp_path / str(number)))
+        (run / "english.json").write_text("[]")
+        change(run)
+        assert not (run / "english.json").exists()
 
 
 def test_models_of_a_run_from_before_stages_play_where_they_lie(finished_run, sixty, tmp_path, cli) -> None:

@@ -18,6 +18,7 @@ from wordle_rl.pipeline.push import OUTBOX, HubPusher
 from wordle_rl.report.card import card_text, write_cards
 from wordle_rl.report.hub import files_of, push
 from wordle_rl.report.run_record import read_run
+from wordle_rl.runs import RunError
 
 TOKEN = "hf_" + "secret" * 5
 
@@ -253,6 +254,27 @@ def test_while_one_is_on_its_way_the_next_is_left_out(checkpoint: Path) -> None:
     held.set()
     sent(pusher)
     assert titles == ["grpo step 2"]
+
+
+@pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), RunError("a file has changed")])
+def test_a_checkpoint_that_cannot_be_sent_stops_no_training(fault: Exception, checkpoint: Path, monkeypatch) -> None:
+    said: list[str] = []
+
+    def fails(*_: object, **__: object) -> None:
+        raise fault
+
+    monkeypatch.setattr("wordle_rl.pipeline.push._link", fails)
+    pusher = HubPusher("me/wordle", said.append, api=object())
+    pusher.send_checkpoint(checkpoint, "grpo step 2")
+    monkeypatch.undo()
+    monkeypatch.setattr("wordle_rl.pipeline.push.send", fails)
+    pusher.send_checkpoint(checkpoint, "grpo step 4")
+    sent(pusher)
+    monkeypatch.setattr("wordle_rl.pipeline.push.push", fails)
+    pusher.finish(checkpoint.parents[2])
+    assert [line.split(" was")[0] for line in said[:2]] == ["grpo step 2", "grpo step 4"]
+    assert len(said) == 3
+    assert not (checkpoint.parents[2] / OUTBOX).exists()
 
 
 def test_a_checkpoint_in_shards_is_left_out(checkpoint: Path) -> None:

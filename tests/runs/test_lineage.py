@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from huggingface_hub.errors import EntryNotFoundError
 from rich.console import Console
 
 from wordle_rl.config.files import load_config
@@ -12,6 +13,7 @@ from wordle_rl.config.model import GameSettings, WordSettings
 from wordle_rl.config.run import RunConfig
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.pipeline import Pipeline
+from wordle_rl.policy.directory import described_at
 from wordle_rl.prompt import Style
 from wordle_rl.report.card import write_cards
 from wordle_rl.runs import Run, RunError, read_object, write_json, write_jsonl
@@ -70,6 +72,31 @@ def test_what_another_split_trained_on_leaks_into_what_this_one_holds_out(tmp_pa
     for seed, named in ((0, "None"), (1, str(len(leaks)))):
         save_lineage(tmp_path, learnt(seed))
         assert named in str(leak_warning(tmp_path, SPLIT))
+
+
+def test_more_strict_words_take_secrets_of_an_earlier_training(tmp_path: Path) -> None:
+    now = split_secrets(WORDS, 0, strict_fraction=0.3)
+    leaks = learnt(0).leaks(now)
+    assert leaks == sorted(now.never_trained & {*SPLIT.train})
+    assert len(leaks) > 400
+    own = lesson_of(WordSettings(strict_fraction=0.3), now)
+    assert not Lineage(game=COMPACT, lessons=(own,)).leaks(now)
+
+
+@pytest.mark.parametrize("knows", [True, False])
+def test_the_past_of_bundled_and_hub_models_is_read(knows: bool, tmp_path: Path, monkeypatch) -> None:
+    assert lineage_of(described_at("bundled")) is not None
+
+    def download(repo: str, name: str, revision: str | None) -> str:
+        assert (repo, name, revision) == ("somebody/wordle", LINEAGE_FILE, "v2")
+        if not knows:
+            raise EntryNotFoundError("the repository has no such file")
+        save_lineage(tmp_path, learnt(1))
+        return str(tmp_path / name)
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
+    found = lineage_of(described_at("somebody/wordle@v2"))
+    assert found == (learnt(1) if knows else None)
 
 
 def test_words_outside_one_list_may_be_held_out_in_another(split) -> None:

@@ -29,7 +29,7 @@ from wordle_rl.config.teachers import TeacherSettings
 from wordle_rl.evaluate.figures import STRATA
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.game import Game
-from wordle_rl.policy.directory import run_directory_around
+from wordle_rl.policy.directory import described_at, run_directory_around
 from wordle_rl.runs import LABELS_FILE, PLAIN_TEXT_FILE, boards_file, read_jsonl, stages_at, write_json
 from wordle_rl.runs.lineage import lineage_of
 from wordle_rl.teachers.solver import SolverTeacher
@@ -215,7 +215,7 @@ def _board(turns: Iterable[Any]) -> Board:
 def _sources(directory: Path, config: RunConfig) -> tuple[list[Path], bool]:
     """Return a run and those its model comes from, and whether all their records are here."""
     found, complete = [directory], True
-    while (base := Path(config.model.path)).is_dir():
+    while (base := described_at(config.model.path)).is_dir():
         before = run_directory_around(base)
         if before is None or before in found:
             return found, complete and lineage_of(base) is None

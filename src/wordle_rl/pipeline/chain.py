@@ -22,10 +22,12 @@ from wordle_rl.config.evaluation import evaluation_name
 from wordle_rl.config.files import stored_config
 from wordle_rl.config.run import RunConfig
 from wordle_rl.config.stages import is_stage, kind_of
+from wordle_rl.data.readers import file_of
 from wordle_rl.pipeline.evaluation import evaluate_and_report
 from wordle_rl.pipeline.push import HubPusher
 from wordle_rl.pipeline.stages import check_traces, is_done, learn_from_play, make_traces, train_by_traces
 from wordle_rl.pipeline.timings import Timings
+from wordle_rl.policy.directory import described_at
 from wordle_rl.preflight.checks import Plan, findings_of
 from wordle_rl.runs import (
     LOCK_FILE,
@@ -104,7 +106,7 @@ class Pipeline:
         """Create or resume the run directory, and store in it what a resumed run reads there."""
         config, directory, tell = self._config, self._directory, self._timings.tell
         split = self._validation.context.split
-        if not is_run(directory) and (doubt := leak_warning(Path(config.model.path), split)):
+        if not is_run(directory) and (doubt := leak_warning(described_at(config.model.path), split)):
             tell(f"model.path {doubt}")
         Run.create(directory, config, split, adds=adds)
         kept, found = directory / VALIDATION_SECRETS_FILE, self._validation.found
@@ -231,7 +233,12 @@ def _check_inputs_stay(config: RunConfig, directory: Path) -> None:
         "traces.file": config.traces.file,
         **{f"{stage}.starts.file": own.starts.file for stage, own in config.stages_of()},
         **{f"{stage}.validation_file": own.validation_file for stage, own in config.stages_of("grpo")},
+        **{f"{stage}.targets": own.teacher_model for stage, own in config.stages_of("distill")},
     }
-    for setting, path in inputs.items():
-        if path is not None and Path(path).exists() and any(Path(path).resolve().is_relative_to(p) for p in removed):
-            raise ConfigError(f"{setting} {path} is in {directory}, which --overwrite would remove; move it elsewhere")
+    for setting, given in inputs.items():
+        if given is None:
+            continue
+        path = Path(file_of(given)).expanduser().resolve()
+        # The run directory itself stands for its last model.
+        if path.exists() and (path == directory.resolve() or any(path.is_relative_to(part) for part in removed)):
+            raise ConfigError(f"{setting} {given} is in {directory}, which --overwrite would remove; move it elsewhere")

@@ -21,7 +21,7 @@ from wordle_rl.pipeline.timings import Timings
 from wordle_rl.report import read_run, write_report
 from wordle_rl.report.card import write_cards
 from wordle_rl.report.terminal import game_counter
-from wordle_rl.runs import RunError, read_json, write_json
+from wordle_rl.runs import ENGLISH_FILE, RunError, read_json, write_json
 
 
 def evaluate_and_report(config: RunConfig, context: GameContext, directory: Path, timings: Timings) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def _english(config: RunConfig, context: GameContext, directory: Path) -> list[d
     """What training cost a pretrained model: a row for the model that the run began with, and for each of its own."""
     if config.model.path == "tiny" or config.backend != "torch":
         return []
-    path = directory / "english.json"
+    path = directory / ENGLISH_FILE
     if path.is_file():
         rows = read_json(path)
         if not isinstance(rows, list):

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from wordle_rl.config.base import ConfigError
+from wordle_rl.errors import UserError
 from wordle_rl.report.hub import files_of, open_repo, push, send
 from wordle_rl.runs import has_weights
 
@@ -39,10 +39,15 @@ class HubPusher:
         if (self._sending is not None and self._sending.is_alive()) or not has_weights(checkpoint):
             return
         copy = checkpoint.parent.parent.parent / OUTBOX
-        shutil.rmtree(copy, ignore_errors=True)
-        copy.mkdir()
-        for name in files_of(checkpoint):
-            _link(checkpoint / name, copy / name)
+        try:
+            shutil.rmtree(copy, ignore_errors=True)
+            copy.mkdir()
+            for name in files_of(checkpoint):
+                _link(checkpoint / name, copy / name)
+        except (OSError, UserError) as error:
+            shutil.rmtree(copy, ignore_errors=True)
+            self._show(f"{title} was not sent: {error}")
+            return
         self._sending = Thread(target=self._send, args=(copy, title), daemon=True)
         self._sending.start()
 
@@ -52,7 +57,7 @@ class HubPusher:
             self._sending.join()
         try:
             push(run, self._repo, private=self._private, api=self._api)
-        except ConfigError as error:
+        except (OSError, UserError) as error:
             self._show(f"{error}; `wordle-rl export {run} --repo {self._repo}` sends the model")
         else:
             self._show(f"sent to {self._repo}: the trained model and its card")
@@ -60,7 +65,7 @@ class HubPusher:
     def _send(self, copy: Path, title: str) -> None:
         try:
             send(self._api, copy, self._repo, files_of(copy), title, private=self._private)
-        except ConfigError as error:
+        except (OSError, UserError) as error:
             self._show(f"{title} was not sent: {error}")
         else:
             self._show(f"sent to {self._repo}: {title}")

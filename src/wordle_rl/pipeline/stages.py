@@ -27,9 +27,10 @@ from wordle_rl.evaluate.journal import journal_path
 from wordle_rl.pipeline.timings import Timings
 from wordle_rl.policy.base import find_backend
 from wordle_rl.policy.constrain import MakeConstraint, make_constraint
-from wordle_rl.policy.directory import converted_path
+from wordle_rl.policy.directory import described_at
 from wordle_rl.runs import (
     CARD_FILE,
+    ENGLISH_FILE,
     OWN_TEACHER_FILE,
     TRACES_SEAL_FILE,
     VALIDATION_GAMES_FILE,
@@ -251,7 +252,7 @@ def _make_plain_text(config: RunConfig, stage: str, context: GameContext, run: R
 def _lineage(config: RunConfig, stage: str, context: GameContext, run: Run) -> Lineage:
     # Every model that the training saves on its way gets it, too.
     own, start = config.settings_of(stage), config.start_of(stage, run.directory)
-    lineage = trained_further(Path(converted_path(start.path)), config.game, lesson_of(config.words, context.split))
+    lineage = trained_further(described_at(start.path), config.game, lesson_of(config.words, context.split))
     if isinstance(own, DistillSettings) and own.teacher_model is not None:
         from wordle_rl.train.distill import directory_of
 
@@ -374,4 +375,5 @@ def finish_model(directory: Path, lineage: Lineage) -> None:
         evaluated = directory.parent / "eval" / f"{evaluation_name(directory.name, variant)}.json"
         evaluated.unlink(missing_ok=True)
         journal_path(evaluated).unlink(missing_ok=True)
+    (directory.parent / ENGLISH_FILE).unlink(missing_ok=True)
     save_lineage(directory, lineage, count_records(directory.parent, directory.name))

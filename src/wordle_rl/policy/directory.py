@@ -21,7 +21,7 @@ from wordle_rl.policy.gguf import PACKAGED, converted, packaged_file
 from wordle_rl.policy.scripted import PLAYER_NAMES, is_own_player
 from wordle_rl.prompt import Style
 from wordle_rl.runs import has_weights, is_run, trained_model
-from wordle_rl.runs.lineage import lineage_of
+from wordle_rl.runs.lineage import LINEAGE_FILE, lineage_of
 
 BUNDLED = "bundled"
 """Name of the embedded model as trained by the preset `imitation`, shipped in this package."""
@@ -139,6 +139,23 @@ def _fetched(name: str) -> Path:
             "imported; download it and name its directory"
         )
     return place
+
+
+def described_at(path: str) -> Path:
+    """Return the directory with the files that say how a model of some settings (`model.path`) was trained.
+
+    Those of a hub model are downloaded; where the hub has none, or does not answer, the model was not trained here.
+    """
+    if not is_hub_name(path):
+        return Path(converted_path(path))
+    from huggingface_hub import errors, hf_hub_download
+
+    repo, _, revision = path.partition("@")
+    try:
+        with retries_in_one_line():
+            return Path(hf_hub_download(repo, LINEAGE_FILE, revision=revision or None)).parent
+    except (errors.HTTPError, errors.EntryNotFoundError, errors.LocalEntryNotFoundError, ConnectionError):  # type: ignore[attr-defined]  # of the HTTP library it uses
+        return Path(path)
 
 
 def weights_mark(model_directory: Path) -> str:

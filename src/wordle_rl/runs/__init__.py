@@ -34,6 +34,7 @@ from wordle_rl.runs.run import BY_TURN as BY_TURN
 from wordle_rl.runs.run import CARD_FILE as CARD_FILE
 from wordle_rl.runs.run import CHOICE_FILE as CHOICE_FILE
 from wordle_rl.runs.run import CONTROLS as CONTROLS
+from wordle_rl.runs.run import ENGLISH_FILE as ENGLISH_FILE
 from wordle_rl.runs.run import LABELS_FILE as LABELS_FILE
 from wordle_rl.runs.run import OWN_TEACHER_FILE as OWN_TEACHER_FILE
 from wordle_rl.runs.run import PASS_AT as PASS_AT

@@ -107,8 +107,14 @@ class Lineage(Section):
 
         A `WordListError` says that the word list of a training is missing or has changed.
         """
-        own = (split.fingerprint, split.seed)
-        others = [lesson for lesson in self.lessons if (lesson.fingerprint, lesson.split_seed) != own]
+        # Many strict words take secrets from training, so their number belongs to a split.
+        total = len(split.train) + len(split.never_trained)
+        own = (split.fingerprint, split.seed, len(split.strict))
+        others = [
+            lesson
+            for lesson in self.lessons
+            if (lesson.fingerprint, lesson.split_seed, round(total * lesson.strict_fraction)) != own
+        ]
         return sorted(split.never_trained.intersection(secret for lesson in others for secret in lesson.secrets()))
 
     def strict_leaks(self, split: Split) -> list[str]:

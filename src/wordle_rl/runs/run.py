@@ -46,6 +46,8 @@ LABELS_FILE = "labels.jsonl"
 """Boards and words that rounds trained on, as rows of games."""
 OWN_TEACHER_FILE = "own_teacher_traces.jsonl"
 """All games of your own teacher; `traces.jsonl` has those that can be trained on."""
+ENGLISH_FILE = "english.json"
+"""Record of what training cost a pretrained model of its English, in a run directory."""
 PLAIN_TEXT_FILE = "plain_text.jsonl"
 """Texts that the model wrote before training, to rehearse beside games."""
 VALIDATION_GAMES_FILE = "validation_traces.jsonl"
@@ -249,7 +251,7 @@ def parts_of(directory: Path) -> list[Path]:
     )
     text = (PLAIN_TEXT_FILE, "plain_text.json")
     trained = (*text, VALIDATION_SECRETS_FILE, *boards, *LOG_FILES, "timings.json", *filter(is_stage, names))
-    figures = ("eval", CONTROLS, "results.json", "strata.json", "report.html", "watch.html")
+    figures = ("eval", CONTROLS, ENGLISH_FILE, "results.json", "strata.json", "report.html", "watch.html")
     return [directory / name for name in (*teacher, *trained, *figures, *_OF_EVERY_RUN)]
 
 
