@@ -85,6 +85,8 @@ IMPOSSIBLE = [
     ("[grpo]\nbelief_weight = 1.0", "reward.keep_order"),
     ("[grpo]\nbelief_weight = 1.0\nguesses = 1\nreward = {keep_order = false}", "grpo.belief_weight"),
     (f"[grpo]\nbelief_weight = 1.0\nbatches_ahead = 1\n{SERVED}", "grpo.batches_ahead"),
+    ("[grpo]\nmax_importance_ratio = 2.0\nupdates_per_batch = 2", "max_importance_ratio"),
+    (f"[grpo]\nmax_importance_ratio = 2.0\nbatches_ahead = 1\n{SERVED}", "max_importance_ratio"),
     ("[grpo]\nconstrain = 'words'\nengine = 'vllm'", "grpo.constrain"),
     ("[grpo]\nturn_candidates = 4\ncredit = 'guess'\nscale_advantages = true", "grpo.scale_advantages"),
     ("[expert_iteration.reward]\npreset = 'solver'", "expert_iteration.reward"),

@@ -20,6 +20,7 @@ GREEDY = {"stages": ["sft", "expert_iteration"], "expert_iteration__labels": "se
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"game__hard_mode": True, "traces__teacher__plan": "probes"}, "game.hard_mode"),
+    ({"game__hard_mode": True, "traces__teacher__plan": "tree"}, "game.hard_mode"),
     ({"game__dictionary": "lenient", "traces__slip_rate": 0.1}, "traces.slip_rate"),
     ({"stages": ["grpo"]}, "model.path"),
     (MODEL | {"stages": ["grpo"], "traces__file": "games.jsonl"}, "traces.file"),
@@ -62,6 +63,7 @@ LAUNCHED: list[tuple[dict[str, Any], Launch, str]] = [
     ({}, SHARDED, "grpo.engine"),
     (VLLM | {"model__lora__rank": 2}, SHARDED, "adapters"),
     (VLLM | {"grpo__validate_every_steps": 2}, SHARDED, "grpo.validate_every_steps"),
+    (VLLM | {"grpo__beta": 0.1}, SHARDED, "grpo.beta"),
     (VLLM | BELIEF | {"game__thinking": "off"}, SHARDED, "grpo.belief_weight"),
     ({"sft__plain_text_fraction": 0.1}, SHARDED, "sft.plain_text_fraction"),
     ({"sft__optimizer__muon_learning_rate": 0.02}, SHARDED, "sft.optimizer.muon_learning_rate"),
@@ -109,6 +111,9 @@ IGNORED: list[tuple[tuple, dict[str, Any], str]] = [
     (VERL, {"grpo__credit": "wordle_rl.train.advantages:turn_advantages"}, "grpo.credit"),
     (VERL, {"grpo__validate_every_steps": 5}, "grpo.validate_every_steps"),
     (VERL, {"grpo__engine": "vllm"}, "grpo.engine"),
+    (VERL, {"backend": "mlx"}, "backend"),
+    (VERL, MODEL | {"model__compile": True}, "model.compile"),
+    (VERL, {"report_to": ("trackio:somebody/space",)}, "report_to"),
     (VERL, {"grpo__gpu_memory_utilization": 0.5}, "grpo.gpu_memory_utilization"),
     (VERL, {"grpo__optimizer__muon_learning_rate": 0.02}, "grpo.optimizer.muon_learning_rate"),
     (VERL, {"grpo__optimizer__schedule": "linear"}, "grpo.optimizer.schedule"),

@@ -11,7 +11,7 @@ from wordle_rl.config.model import GameSettings
 from wordle_rl.config.teachers import TraceSettings
 from wordle_rl.data.dataset import TracesFromFile
 from wordle_rl.data.game_record import GameRecord, TurnRecord
-from wordle_rl.data.readers import game_of, games_of, holds_talk, read_row
+from wordle_rl.data.readers import OddRowError, game_of, games_of, holds_talk, read_row
 from wordle_rl.prompt import Prompter, Thinking
 from wordle_rl.runs import write_jsonl
 from wordle_rl.train.example import encode_traces
@@ -310,3 +310,28 @@ def test_chat_is_told_from_traces_by_its_fields(name: str, text: str, is_chat: b
     assert holds_talk(tmp_path / name) == is_chat
     assert not holds_talk(tmp_path)
     assert not holds_talk(tmp_path / "nothing.jsonl")
+
+
+def test_columns_of_other_shapes_may_be_there_and_empty(taken, split) -> None:
+    """As in a table whose rows came from several files."""
+    talk, word = chat(split.train[0])["messages"], split.train[1]
+    none = dict.fromkeys(("messages", "conversations", "prompt", "completion", "instruction", "output", "turns"))
+    shapes = [
+        {"messages": talk},
+        {"conversations": [{"from": "human", "value": "play"}, {"from": "gpt", "value": f"<guess>{word}</guess>"}]},
+        {"prompt": [{"role": "user", "content": "play"}], "completion": [reply(word)]},
+        {"instruction": "play", "output": f"<guess>{word}</guess>"},
+        {"prompt": "play", "completion": f"<guess>{word}</guess>"},
+        {},
+    ]
+    given, games = taken(*(none | shape for shape in shapes))
+    assert [game.secret for game in games] == [split.train[0], *[word] * 4]
+    assert given.rejected == {"missing_field": 1}
+    with pytest.raises(OddRowError, match="unreadable_messages"):
+        read_row({"conversations": [{"from": ["x"], "value": "play"}]})
+
+
+def test_a_file_of_conversations_may_be_read_in_part(small_words, split, tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "chat.jsonl", (chat(word) for word in split.train[:5]))
+    games = [*games_of(Path(f"{tmp_path / 'chat.jsonl'}[:2]"), small_words, Prompter())]
+    assert [game.secret for game in games] == [*split.train[:2]]

@@ -204,3 +204,10 @@ def test_games_with_pseudo_secrets_keep_the_rules_and_end_on_the_answer(of_pseud
 def test_no_held_out_word_is_a_secret_and_no_strict_one_is_named(of_pseudo) -> None:
     assert not {trace.secret for trace in of_pseudo} & SPLIT.never_trained
     assert not {turn.guess for trace in of_pseudo for turn in trace.turns} & {*SPLIT.strict}
+
+
+@pytest.mark.parametrize(("count", "rates"), [(3, (0.5, 0.0, 0.5)), (5, (0.3, 0.4, 0.3)), (99_999, (0.5, 0.0, 0.5))])
+def test_there_are_as_many_secrets_as_games_however_the_shares_are_rounded(count: int, rates) -> None:
+    outside, pseudo, invented = rates
+    settings = TraceSettings(num_games=count, outside_rate=outside, pseudo_rate=pseudo, invented_rate=invented)
+    assert len(draw_secrets(WORDS, split_secrets(WORDS), settings, 0)) == count

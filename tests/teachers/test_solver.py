@@ -201,3 +201,12 @@ def test_a_probe_is_advised_only_while_a_guess_is_left_to_make_use_of_it() -> No
     teacher = SolverTeacher(Solver(RHYMES))
     advised = [teacher.advise(board, PROBING, max_turns=4) for board in boards]
     assert [advice.guess for advice in advised] == ["clamp", "clamp", "batch", "batch"]
+
+
+def test_no_probe_is_played_on_the_last_turn() -> None:
+    teacher = SolverTeacher(Solver(RHYMES))
+    for turns in (2, 3, 4):
+        games = teacher.play(RHYMES.answers * 3, PROBING, seed=1, max_turns=turns)
+        last = games.guesses[:, turns - 1]
+        assert (last >= 0).any()
+        assert {RHYMES.guesses[guess] for guess in last[last >= 0]} <= {*RHYMES.answers}

@@ -12,7 +12,7 @@ from wordle_rl.game import Dictionary, Rules, score_guess
 from wordle_rl.preflight.template import texts_of
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.teachers.games import narration
-from wordle_rl.words import EXAMPLE_WORDS, PROMPT_WORDS, WordList
+from wordle_rl.words import EXAMPLE_WORDS, PROMPT_WORDS, WordList, WordListError
 from wordle_rl.words.split import split_secrets, words_of_text
 
 LENGTHS = (3, 5, 7, 10)
@@ -86,7 +86,9 @@ def test_the_example_of_every_length_is_known() -> None:
 
 def test_no_word_of_a_prompt_is_strict_however_many_are() -> None:
     answers = ("guess", "think", "after", "crane", "abide", "babes", "civic", "drape")
-    split = split_secrets(WordList("eight", answers, answers), strict_fraction=0.75)
-    assert len(split.test) == 6
+    words = WordList("eight", answers, answers)
+    split = split_secrets(words, strict_fraction=0.25)
     assert set(split.strict) == set(split.test) - PROMPT_WORDS
-    assert set(split.strict) < set(split.test)
+    assert len(split.strict) == 2 < len(split.test), "as many as asked for, of more test secrets"
+    with pytest.raises(WordListError, match=r"strict_fraction 0\.75 is 6 words, and 4 of 8"):
+        split_secrets(words, strict_fraction=0.75)

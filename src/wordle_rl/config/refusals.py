@@ -72,9 +72,9 @@ def _is_uneven(at: Case) -> bool:
 
 RUN: tuple[RunRule, ...] = (
     (
-        # A probe is a word that cannot be the secret; hard mode demands every hint in every guess.
-        lambda run: run.game.hard_mode and run.traces.teacher.plan == "probes",
-        'game.hard_mode forbids the teacher\'s probes; set traces.teacher.plan to "classes"',
+        # Probes and the tree's guesses leave out hints; hard mode demands every hint in every guess.
+        lambda run: run.game.hard_mode and run.traces.teacher.plan != "classes",
+        'game.hard_mode forbids guesses of the teacher\'s plan; set traces.teacher.plan to "classes"',
     ),
     (
         # Only a strict dictionary refuses a misspelt word and so shows how to recover.
@@ -191,6 +191,12 @@ LAUNCH: tuple[StageRule, ...] = (
     ),
     (
         {"grpo"},
+        # The penalty needs the start's weights in place of the shards, layer by layer.
+        lambda at: at.launch.sharded and at.own.beta,
+        _SHARDED + "{stage}.beta compares with the whole start; set it to 0",
+    ),
+    (
+        {"grpo"},
         # The best weights so far are one file, written by the first process.
         lambda at: at.launch.sharded and at.own.validate_every_steps,
         _SHARDED + "{stage}.validate_every_steps stores the whole model; set it to 0",
@@ -259,6 +265,9 @@ VERL: tuple[RunRule, ...] = (
     ),
     (lambda run: run.grpo.belief_weight, "grpo.belief_weight: rewards are of the game alone; set it to 0"),
     (lambda run: run.grpo.constrain != "none", 'grpo.constrain: the server samples freely; set it to "none"'),
+    (lambda run: run.backend != "torch", 'backend: verl trains with torch; set it to "torch"'),
+    (lambda run: run.model.compile, "model.compile: verl compiles nothing here; set it to false"),
+    (lambda run: run.trackio_space, "report_to: trackio has no Space here; give trackio alone"),
     (lambda run: run.grpo.gradient_noise_every, "grpo.gradient_noise_every: verl keeps its gradients; set it to 0"),
     (
         lambda run: len(run.grpo.reward.schedule().phases) > 1,

@@ -6,7 +6,7 @@ To read rows of another shape, write a class and add it to `SHAPES`. Every part 
 row refused: what its author's trainer would have shown the model is never dropped without a word.
 
 Rows lie in a file (CSV, JSON lines, JSON, parquet, a plain list), or in a hub data set, OWNER/NAME or OWNER/NAME:SPLIT
-(default: train). Either may end in `[:N]` for its first N rows.
+(default: train). Either may end in `[:N]` for its first N rows, except a file of games of ours.
 """
 
 from __future__ import annotations
@@ -72,14 +72,17 @@ class _Messages:
     """
 
     def matches(self, row: Row) -> bool:
+        # Where rows of several shapes share a table, the columns of the others are there, and null.
         both = (row.get("prompt"), row.get("completion"))
-        return "turns" not in row and (
-            "messages" in row or "conversations" in row or all(isinstance(part, list | tuple) for part in both)
+        return row.get("turns") is None and (
+            row.get("messages") is not None
+            or row.get("conversations") is not None
+            or all(isinstance(part, list | tuple) for part in both)
         )
 
     def read(self, row: Row) -> Said:
         _refuse_other_parts(row)
-        told = row.get("messages", row.get("conversations"))
+        told = next((row[name] for name in ("messages", "conversations") if row.get(name) is not None), None)
         if told is None:
             told = [*row["prompt"], *row["completion"]]
         messages: list[Message] = []
@@ -107,11 +110,13 @@ class _Instruction:
     """
 
     def matches(self, row: Row) -> bool:
-        return {"instruction", "output"} <= row.keys() or {"prompt", "completion"} <= row.keys()
+        pairs = (("instruction", "output"), ("prompt", "completion"))
+        return any(all(row.get(name) is not None for name in pair) for pair in pairs)
 
     def read(self, row: Row) -> Said:
         _refuse_other_parts(row)
-        names = ("instruction", "input", "output") if "instruction" in row else ("prompt", "input", "completion")
+        own = row.get("instruction") is not None
+        names = ("instruction", "input", "output") if own else ("prompt", "input", "completion")
         instruction, given, output = map(row.get, names)
         if not isinstance(instruction, str) or not isinstance(output, str) or not instruction.strip():
             raise OddRowError("missing_field")
@@ -133,7 +138,7 @@ class _History:
     """`{"secret", "past_guess_history"}`: a board, as in predibase/wordle-grpo."""
 
     def matches(self, row: Row) -> bool:
-        return "past_guess_history" in row
+        return row.get("past_guess_history") is not None
 
     def read(self, row: Row) -> Said:
         return Said(_secret_of(row), guesses_of_history(row["past_guess_history"]))
@@ -143,7 +148,7 @@ class _Board:
     """`{"secret", "turns": [{"guess"}, …]}`: a board, or a game of ours."""
 
     def matches(self, row: Row) -> bool:
-        return "turns" in row
+        return row.get("turns") is not None
 
     def read(self, row: Row) -> Said:
         turns = row["turns"] if isinstance(row["turns"], list | tuple) else [None]
@@ -238,8 +243,9 @@ def fields_of(row: Row) -> str:
 
 def holds_talk(source: Path) -> bool:
     """Return True if a file or hub data set holds conversations, False if it holds games of ours."""
-    known = source.suffix.lower() in (".jsonl", ".json", ".csv", ".parquet")
-    if not (known if source.is_file() else not source.is_dir() and is_data_set(source)):
+    file = Path(file_of(source))
+    known = file.suffix.lower() in (".jsonl", ".json", ".csv", ".parquet")
+    if not (known if file.is_file() else not file.is_dir() and is_data_set(source)):
         return False
     rows = (row for row in islice(read_rows(source), _LOOKED_AT) if row is not None)
     return any(shape.matches(row) for row in rows for shape in _TALKS)
@@ -301,7 +307,7 @@ def _as_message(given: object) -> Mapping[str, Any]:
     if not isinstance(given, dict):
         return {}
     if "from" in given and "role" not in given:
-        named = {"role": _SPEAKERS.get(given["from"]), "content": given.get("value")}
+        named = {"role": _SPEAKERS.get(str(given["from"])), "content": given.get("value")}
         return {**given, **named, "from": None, "value": None}
     return given
 
@@ -420,9 +426,14 @@ def read_rows(source: Path | str) -> Rows:
 
 def is_data_set(source: Path | str) -> bool:
     """Return True if a source names a hub data set, not a file."""
-    path = Path(_parts(source)[0])
+    path = Path(file_of(source))
     is_file = path.exists() or path.suffix.lower() in _READERS
     return not is_file and _DATA_SET.fullmatch(str(path)) is not None
+
+
+def file_of(source: Path | str) -> str:
+    """Return the path or name of a source, without `[:N]`."""
+    return _parts(source)[0]
 
 
 def _parts(source: Path | str) -> tuple[str, int | None]:

@@ -46,7 +46,7 @@ def draw_secrets(words: WordList, split: Split, settings: TraceSettings, seed: i
     rng = random.Random(seed)
     num_outside = round(settings.num_games * sum(_outside_rates(words, settings)))
     secrets = rng.choices(words.outside, k=num_outside) if num_outside else []
-    num_invented = round(settings.num_games * settings.invented_rate)
+    num_invented = min(round(settings.num_games * settings.invented_rate), settings.num_games - num_outside)
     taught, _ = split.shared(settings.rl_only_fraction)
     rounds, rest = divmod(settings.num_games - num_outside - num_invented, len(taught))
     secrets += list(taught) * rounds + rng.sample(taught, rest)

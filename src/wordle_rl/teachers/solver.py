@@ -150,7 +150,10 @@ class SolverTeacher:
             if turn == 0:
                 chosen = self._openers(len(active), settings, opener, rng)
             else:
-                chosen, classes[active, turn] = self._choose(possible[active], settings, opener, rng)
+                # On the last turn a probe would lose for sure.
+                last = turn == max_turns - 1
+                plan = settings.model_copy(update={"plan": "classes"}) if last else settings
+                chosen, classes[active, turn] = self._choose(possible[active], plan, opener, rng)
             code = self._codes[chosen, secrets[active]]
             others = np.flatnonzero(secrets[active] < 0)
             code[others] = codes_of_unlisted[chosen[others], column[active[others]]]

@@ -133,13 +133,23 @@ def split_secrets(
     order, so `strict_fraction` changes no part as long as there are enough test secrets. Words in prompts are never
     strict.
 
-    By default val is 5 % of the answers; test is 11 %, at least 300 if there are 1,500 answers or more, and at least
-    the number of strict words.
+    By default val is 5 % of the answers; test is 11 %, at least 300 if there are 1,500 answers or more, and large
+    enough for the strict words.
     """
     total = len(words.answers)
     num_strict = round(total * strict_fraction)
+    # A hash in place of a random generator, whose shuffles may differ between Python versions.
+    order = sorted(words.answers, key=lambda word: _place(words.fingerprint, seed, word))
     if test_size is None:
         test_size = max(total * 11 // 100, 300 if total >= 1500 else 1, num_strict)
+        while test_size < total and len(set(order[:test_size]) - PROMPT_WORDS) < num_strict:
+            test_size += 1
+    num_unseen = len(set(order[:test_size]) - PROMPT_WORDS)
+    if not 0 <= num_strict <= num_unseen:
+        raise WordListError(
+            f"strict_fraction {strict_fraction} is {num_strict} words, and {num_unseen} of {test_size} test secrets "
+            "are in no prompt; lower it"
+        )
     if val_size is None:
         val_size = max(total * 5 // 100, 1)
     if test_size < 1 or val_size < 1 or test_size + val_size >= total:
@@ -147,10 +157,6 @@ def split_secrets(
             f"{total} answers cannot give {test_size} test, {val_size} val and at least 1 train secret: "
             "use a longer list or other sizes, each at least 1"
         )
-    if not 0 <= num_strict <= test_size:
-        raise WordListError(f"strict_fraction {strict_fraction} is {num_strict} of {test_size} test secrets; lower it")
-    # A hash in place of a random generator, whose shuffles may differ between Python versions.
-    order = sorted(words.answers, key=lambda word: _place(words.fingerprint, seed, word))
     test, val, train = order[:test_size], order[test_size : test_size + val_size], order[test_size + val_size :]
     unseen = sorted(set(test) - PROMPT_WORDS, key=lambda word: _place(words.fingerprint, seed, f"strict:{word}"))
     return Split(
