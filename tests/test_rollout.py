@@ -224,7 +224,10 @@ def test_a_prompt_beyond_its_bound_truncates_the_game(codec, small_words, prompt
         sampler = TokenScript(codec, script)
         cut, _ = play([InitialState("crane")] * 2, small_words, prompter, sampler, max_prompt_tokens=bound)
         assert len(cut.transcript.turns) == turns
-        assert (cut.transcript.stop_reason is StopReason.TOKEN_BUDGET) == (turns < 3)
+        ended = StopReason.SOLVED if turns == 3 else StopReason.TOKEN_BUDGET if turns else StopReason.REQUEST_FAILED
+        assert cut.transcript.stop_reason is ended
+        # Without a turn it was never played, and is no loss.
+        assert (cut.error is None) == (turns > 0)
         assert all(len(request.prompt_ids) <= bound for request in sampler.requests)
         check_tokens(codec, cut)
 

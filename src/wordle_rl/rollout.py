@@ -211,9 +211,17 @@ def open_game(
 
 
 def truncate_if_too_long(running: ActiveGame, max_prompt_tokens: int | None) -> bool:
-    """Truncate a game whose next prompt is too long. Return True if it was truncated."""
-    if max_prompt_tokens is None or len(running.prompt_ids) + len(running.token_ids) <= max_prompt_tokens:
+    """Truncate a game whose next prompt is too long. Return True if it was truncated.
+
+    A game whose first prompt is too long was never played: it is an error, not a loss.
+    """
+    length = len(running.prompt_ids) + len(running.token_ids)
+    if max_prompt_tokens is None or length <= max_prompt_tokens:
         return False
+    if not running.own_turns:
+        running.error = f"its first prompt has {length} tokens, and the model takes {max_prompt_tokens}"
+        running.env.truncate(StopReason.REQUEST_FAILED)
+        return True
     running.env.truncate(StopReason.TOKEN_BUDGET)
     return True
 

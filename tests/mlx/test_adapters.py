@@ -1,6 +1,8 @@
 """Laws of adapters on MLX: only they learn, peft plays them alike, they are trained further."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -21,9 +23,11 @@ from wordle_rl.mlx import model as model_module
 from wordle_rl.mlx.learner import MLXLearner
 from wordle_rl.mlx.model import fuse, load_model
 from wordle_rl.policy import loading
+from wordle_rl.policy.adapters import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from wordle_rl.policy.whole_models import merge
 from wordle_rl.prompt import Style, Thinking
-from wordle_rl.runs import Run, RunError
+from wordle_rl.runs import Run, RunError, read_object, write_json
+from wordle_rl.runs.checksums import SEAL_FILE
 from wordle_rl.train.example import encode_traces
 from wordle_rl.train.sft import train_sft
 from wordle_rl.words.split import split_secrets
@@ -83,6 +87,34 @@ def test_the_ordinary_merge_takes_it(adapter, tmp_path) -> None:
 def test_another_rank_is_refused(adapter) -> None:
     with pytest.raises(ConfigError, match=r"model\.lora\.rank 8"):
         load_model(ModelSettings(path=str(adapter[0]), lora=LoraSettings(rank=8)), 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"use_rslora": True}, "use_rslora"),
+        ({"use_dora": True, "bias": "all"}, "use_dora, bias"),
+        ({"alpha_pattern": {"q_proj": 32}}, "alpha_pattern"),
+        ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
+        ({"peft_type": "LOHA"}, "peft_type LOHA"),
+    ],
+)
+def test_an_adapter_with_more_than_plain_lora_is_refused(changes: dict, named: str, adapter, tmp_path) -> None:
+    """It would play without a part of itself."""
+    other = Path(shutil.copytree(adapter[0], tmp_path / "other"))
+    (other / SEAL_FILE).unlink(missing_ok=True)
+    write_json(other / ADAPTER_CONFIG, read_object(other / ADAPTER_CONFIG) | changes)
+    with pytest.raises(ConfigError, match=named):
+        load_model(ModelSettings(path=str(other)), 0)
+
+
+def test_weights_of_an_adapter_that_have_no_place_are_named(adapter, tmp_path) -> None:
+    other = Path(shutil.copytree(adapter[0], tmp_path / "other"))
+    (other / SEAL_FILE).unlink(missing_ok=True)
+    file = str(other / ADAPTER_WEIGHTS)
+    mx.save_safetensors(file, {**mx.load(file), "base_model.model.lm_head.weight": mx.zeros((2, 2))}, {"format": "pt"})
+    with pytest.raises(ConfigError, match=r"lm_head\.weight"):
+        load_model(ModelSettings(path=str(other)), 0)
 
 
 # --- fusing: the logits of the model that was trained, also from four bits ---

@@ -43,6 +43,7 @@ LOSSES = {
     "distributions": CrossEntropy(),
     "policy": PolicyLoss(),
     "policy, corrected and with a penalty": PolicyLoss("grpo", beta=0.1, importance_cap=1.2),
+    "policy, off policy": PolicyLoss(importance_cap=1.2, off_policy=True),
     "policy by a constant": PolicyLoss("dr_grpo", longest=16),
     "preference": PreferenceLoss(0.1),
 }

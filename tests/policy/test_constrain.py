@@ -14,7 +14,15 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config.training import SamplingSettings
 from wordle_rl.game import Outcome
 from wordle_rl.policy.base import Request
-from wordle_rl.policy.constrain import Phase, ReplyProcessor, State, WordConstraint, make_constraint, token_texts
+from wordle_rl.policy.constrain import (
+    Phase,
+    ReplyGrammar,
+    ReplyProcessor,
+    State,
+    WordConstraint,
+    make_constraint,
+    token_texts,
+)
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.prompt import Guess, Prompter, Style
 from wordle_rl.rollout import play
@@ -95,6 +103,14 @@ def test_a_word_whose_letters_are_no_tokens_leads_into_no_dead_end() -> None:
     assert said == {"<guess>crane</guess><end>", "<guess>fuzzy</guess><end>"}
 
 
+@pytest.mark.parametrize("between", ["", " ", "\n\t"])
+def test_white_space_inside_an_opening_tag_opens_no_way_around(between: str) -> None:
+    tags = Prompter(style=Style.VERIFIERS).guess_tags
+    grammar = ReplyGrammar(tags, (), words=["crane"])
+    assert grammar.follow(grammar.start, f"<guess>{between}[zz") is None
+    assert grammar.follow(grammar.start, f"<guess>{between}[crane]</guess>") is not None
+
+
 # --- what is good stays as it is ------------------------------------------------------------------------------------
 
 
@@ -105,6 +121,7 @@ def test_a_word_whose_letters_are_no_tokens_leads_into_no_dead_end() -> None:
         (Style.COMPACT, "<guess>crane</guess>"),
         (Style.COMPACT, "<think>so <guess or a [b]</think>\n<guess>fuzzy</guess>"),
         (Style.COMPACT, "<guess> CrAne\n</guess> \n"),
+        (Style.VERIFIERS, "<guess> \n [ crane]</guess>"),
         (Style.TEXTARENA, "<think>[zzz] no</think>[crane]"),
         (Style.TEXTARENA, "[ crane]"),
         (Style.SPELLED, "c r a n e"),

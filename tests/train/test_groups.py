@@ -21,6 +21,7 @@ from wordle_rl.prompt import Shape
 from wordle_rl.reward import CURRICULA, PRESETS, RewardBreakdown, Rubric
 from wordle_rl.rollout import ActiveGame, Trajectory, open_game
 from wordle_rl.runs import RunError
+from wordle_rl.train.micro_batches import micro_batches
 from wordle_rl.train.scored_games import Scored, measured, merged_metrics, rows_of, stop_rule
 from wordle_rl.train.turn_candidates import play_branching, reward_judge
 
@@ -143,6 +144,17 @@ def test_constant_groups_are_refilled_with_other_secrets_so_many_times(roll) -> 
     constant()
     assert len(rows(constant.run.directory / "secrets.jsonl")) == 4
     assert constant.metrics["skipped_groups"] == 3
+
+
+def test_constant_groups_count_in_no_process_while_another_one_learns(roll, codec, monkeypatch) -> None:
+    """In the divisor of the loss they would shrink the gradient of the others."""
+    constant = roll(settings=update(SETTINGS, max_refills=0), pay=lambda *_: 1.0)
+    constant()
+    played = constant.played
+    assert len(played.items(codec)) == 3, "alone, they stay: a step has rows"
+    monkeypatch.setattr("wordle_rl.train.grpo_rollouts.gather", lambda mine: [mine, True])
+    assert played.items(codec) == []
+    assert micro_batches([], 0) == []
 
 
 def test_outside_secrets_are_no_answers_and_count_in_no_win_rate(outside) -> None:
@@ -370,6 +382,19 @@ def test_the_best_candidate_goes_on_and_all_are_kept(shape, codec, sixty) -> Non
     assert [codec.text_of(segment.token_ids) for segment in game.segments] == [
         say(word) for turn in said for word in turn
     ]
+
+
+def test_candidates_are_sampled_while_something_can_be_learnt(codec, sixty) -> None:
+    secret, *others = sixty.answers
+    sampler = scripted(lambda candidate, _turns: say(others[candidate]))(None, codec)
+    starts = [InitialState(secret), InitialState(others[5])]
+    stopped, whole = play_branching(
+        starts, sixty, compact(max_turns=3), sampler, 2, by_greens,
+        should_stop=lambda its, board, _own: its == secret and len(board) == 2,
+    )  # fmt: skip
+    assert [len(game.transcript.turns) for game, _ in (stopped, whole)] == [2, 3]
+    assert stopped[0].transcript.stop_reason is StopReason.NOT_NEEDED
+    assert len(stopped[1]) == 2
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from wordle_rl.config.stages import GRPOSettings, StartSettings
 from wordle_rl.config.training import SamplingSettings
 from wordle_rl.env import StopReason
 from wordle_rl.prompt import Shape
+from wordle_rl.train.grpo import policy_loss_of
 from wordle_rl.train.starts import GameSetup
 
 
@@ -112,7 +113,7 @@ def test_training_and_play_make_no_float64(train, tmp_path, monkeypatch) -> None
     with NoFloat64():
         with pytest.raises(TypeError, match="float64"):
             torch.zeros(1, dtype=torch.float64)
-        train(tmp_path / "run", update(SETTINGS, steps=2, max_importance_ratio=2.0))
+        train(tmp_path / "run", update(SETTINGS, steps=2, max_importance_ratio=2.0, gradient_noise_every=1))
 
 
 # --- one step by hand ---
@@ -281,3 +282,14 @@ def test_several_updates_on_a_batch_are_clipped_against_the_probabilities_of_sam
         assert torch.allclose(end[name], weight, rtol=1e-3, atol=4e-6), name
     assert row["loss"] == pytest.approx(sum(losses) / 2, rel=1e-3)
     assert abs(losses[0] - losses[1]) > 1e-3
+
+
+def test_the_constant_of_dr_grpo_is_the_longest_row_that_can_be_learnt(train) -> None:
+    limit = train.setup().sampling.max_completion_tokens
+    for settings, shape, turns in (
+        (SETTINGS, Shape.TRANSCRIPT, 3),
+        (update(SETTINGS, guesses=1), Shape.TRANSCRIPT, 1),
+        (update(SETTINGS, guesses=9), Shape.TRANSCRIPT, 3),
+        (SETTINGS, Shape.STATE, 1),
+    ):
+        assert policy_loss_of(settings, train.setup(shape)).longest == turns * limit

@@ -52,6 +52,7 @@ def fill(model: torch.nn.Module, value: float) -> None:
 def holding(model: torch.nn.Module) -> TorchLearner:
     """A learner that does no more than to keep and load the weights of a model."""
     learner = TorchLearner.__new__(TorchLearner)
+    learner.version = 0
     learner.model = model
     return learner
 

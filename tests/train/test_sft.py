@@ -1,17 +1,19 @@
 """Laws of supervised fine-tuning: it learns, only what is taught, and an interruption changes no bit."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from sft_training import SETTINGS, fine_tune, loss_of
-from training_fixtures import compact, fast, make_run, rows, same_bits, small_model, weights_of
+from training_fixtures import StopAt, compact, fast, make_run, rows, same_bits, small_model, weights_of
 
 import wordle_rl.train.logprobs as logprobs_module
 from wordle_rl.config.base import ConfigError
 from wordle_rl.prompt import Shape
 from wordle_rl.train.example import Example, encode_traces
+from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.sft import Plan
 
 STEPS_PER_EPOCH = 4
@@ -64,6 +66,23 @@ def test_a_line_of_several_steps_has_their_mean_loss_and_the_place_of_the_last(e
         assert line[name] == pytest.approx(sum(row[name] for row in single[:3]) / 3)
     for name in ("epoch", "num_tokens"):
         assert (line[name], last[name]) == (single[2][name], single[3][name])
+
+
+def test_a_row_that_a_stop_divides_has_the_seconds_of_its_steps(
+    examples, tokenizer, codec, sixty, tmp_path, monkeypatch
+) -> None:
+    """Of a step on average, not of those before the stop as well for each after it."""
+    whole = TorchLearner.update
+
+    def timed(learner, micro_batches, loss, step):
+        return replace(whole(learner, micro_batches, loss, step), seconds={"forward": float(step)})
+
+    monkeypatch.setattr(TorchLearner, "update", timed)
+    run, settings = make_run(tmp_path, sixty), SETTINGS.model_copy(update={"epochs": 2, "logging_steps": 4})
+    with pytest.raises(KeyboardInterrupt):
+        fine_tune(small_model(tokenizer), codec, examples, settings, run, progress=StopAt(3))
+    fine_tune(small_model(tokenizer), codec, examples, settings, run)
+    assert [row["seconds/forward"] for row in rows(tmp_path / "metrics.jsonl")] == [2.5, 6.5]
 
 
 def test_the_order_of_games_is_one_of_seed_and_epoch_and_keeps_lengths_together() -> None:

@@ -36,7 +36,7 @@ from wordle_rl.pipeline import Pipeline
 from wordle_rl.policy.adapters import is_adapter
 from wordle_rl.policy.loading import load_model, save_model
 from wordle_rl.policy.transformers import TransformersSampler
-from wordle_rl.runs import RunError, read_object
+from wordle_rl.runs import RunError
 from wordle_rl.runs.lineage import audit
 from wordle_rl.train.grpo_rollouts import GroupRollouts
 from wordle_rl.train.learner import TorchLearner
@@ -99,14 +99,12 @@ def test_each_step_and_validation_is_played_by_the_engine_with_the_weights_of_it
     assert not same_bits(weights_of(small_model(train.tokenizer)), weights_of(found.model))
 
 
-def test_an_engine_chooses_among_validated_steps_alone(engine, train, tmp_path) -> None:
-    """It is never sent interpolated weights, so it would play others than those that are judged."""
+def test_an_engine_plays_the_interpolated_weights_that_are_judged(engine, train, tmp_path) -> None:
     setup = train.setup(validation=train.words.answers[:3])
-    engine(setup=setup, steps=2, validate_every_steps=1, interpolation_alphas=(0.5,))
+    found = engine(setup=setup, steps=2, validate_every_steps=1, interpolation_alphas=(0.5,))
     stages = [row["stage"] for row in rows(tmp_path / "run" / "metrics.jsonl")]
-    assert "grpo/validation" in stages
-    assert "grpo/blend" not in stages
-    assert read_object(tmp_path / "run" / "grpo" / "selected.json")["alpha"] == 1.0
+    assert "grpo/blend" in stages
+    assert found.llm.events.count("weights") == 4, "before the first step, after each, and half way"
 
 
 def test_the_engine_takes_the_longest_game_and_no_more_than_the_model(sixty, codec, engine) -> None:

@@ -111,8 +111,8 @@ class SFTSettings(StageSettings):
     batch_size: Count = Field(256, ge=1)
     """Games per optimizer step and process."""
     plain_text_fraction: float = Field(0.0, ge=0, lt=1)
-    """Fraction of plain texts among the rows that are learnt from, against forgetting one's language. The model that
-    the run begins with writes them itself (plain_text.jsonl). For pretrained models."""
+    """Fraction of plain texts among the games and texts that are learnt from, against forgetting one's language. The
+    model that the run begins with writes them itself (plain_text.jsonl). For pretrained models."""
     save_steps: int = Field(0, ge=0)
     """Steps between checkpoints. 0: only at the end."""
     validations_per_epoch: int = Field(1, ge=0)
@@ -229,7 +229,8 @@ class GRPOSettings(PlaySettings):
     scale_advantages: bool = False
     """Divide by the group's standard deviation (GRPO) or not (Dr. GRPO)."""
     loss_type: Literal["grpo", "dr_grpo", "dapo"] = "dapo"
-    """Weight of a token: `dapo` every token the same, `grpo` every game the same, `dr_grpo` a constant."""
+    """Weight of a token: `dapo` every token the same, `grpo` every row the same (a game, or a turn where each has a
+    prompt of its own), `dr_grpo` a constant."""
     gradient_noise_every: int = Field(0, ge=0)
     """Steps between measurements of the gradient's noise: metrics `gradient/cosine`, of the gradients of two halves of
     a step, and `gradient/noise_scale`, in games. Costs a copy of the gradient. 0: never."""
@@ -240,7 +241,8 @@ class GRPOSettings(PlaySettings):
     """Clip range of importance ratios above 1 (clip-higher)."""
     max_importance_ratio: float | None = Field(None, ge=0)
     """Truncated importance sampling: multiply a token's advantage by its probability in training over that in sampling,
-    at most this. 0: off. None: 2 with vLLM, else 0."""
+    at most this. 0: off. None: 2 with vLLM, else 0. With updates_per_batch or batches_ahead that ratio is clipped by
+    epsilon instead."""
     mask_overlong: bool = False
     """Leave completions that were cut at max_completion_tokens out of the loss."""
     engine: str = "transformers"
@@ -280,8 +282,7 @@ class GRPOSettings(PlaySettings):
     Nothing is trained on them, teacher games included; test secrets among them are left out and counted."""
     interpolation_alphas: tuple[float, ...] = (1.0,)
     """Candidates of checkpoint selection besides the start: start + alpha x (last step - start), alpha above 0 and at
-    most 1. With 1 among them the weights of every validated step are candidates, too; with vLLM those are the only
-    ones."""
+    most 1. With 1 among them the weights of every validated step are candidates, too."""
 
     @property
     def num_rounds(self) -> int:
@@ -347,6 +348,11 @@ class GRPOSettings(PlaySettings):
         # An engine in this process shares its device with the learner: it cannot play while that learns.
         if self.batches_ahead and not self.server:
             raise ValueError("batches_ahead needs a server that plays meanwhile; set engine to its address")
+        if self.max_importance_ratio and (self.batches_ahead or self.updates_per_batch > 1):
+            raise ValueError(
+                "max_importance_ratio is for games that are trained on once, by the weights that played them; with "
+                "updates_per_batch or batches_ahead set epsilon and epsilon_high, and leave it out"
+            )
         if self.batches_ahead and self.probe_every_steps:
             raise ValueError(
                 "batches_ahead plays while weights change, and probes need them still; set probe_every_steps to 0"
@@ -454,8 +460,8 @@ class ExpertIterationSettings(RoundSettings):
     replay_fraction: float = Field(0.25, ge=0, lt=1)
     """Fraction of teacher games among the games that a round trains on, against forgetting."""
     plain_text_fraction: float = Field(0.0, ge=0, lt=1)
-    """Fraction of plain texts among the rows that are learnt from, against forgetting one's language. The model that
-    the run begins with writes them itself (plain_text.jsonl). For pretrained models."""
+    """Fraction of plain texts among the games and texts that are learnt from, against forgetting one's language. The
+    model that the run begins with writes them itself (plain_text.jsonl). For pretrained models."""
 
     def check(self) -> None:
         """Refuse rates of secrets that teach nothing, or are too high together."""
@@ -525,8 +531,8 @@ class DistillSettings(RoundSettings):
     replay_fraction: float = Field(0.25, ge=0, lt=1)
     """Fraction of teacher games among all games that a round trains on, those of the last round included."""
     plain_text_fraction: float = Field(0.0, ge=0, lt=1)
-    """Fraction of plain texts among the rows that are learnt from, against forgetting one's language. The model that
-    the run begins with writes them itself (plain_text.jsonl). For pretrained models."""
+    """Fraction of plain texts among the games and texts that are learnt from, against forgetting one's language. The
+    model that the run begins with writes them itself (plain_text.jsonl). For pretrained models."""
 
     @property
     def teacher_model(self) -> Path | None:

@@ -38,6 +38,10 @@ def check_vllm_temperature(temperature: float, setting: str) -> None:
         )
 
 
+ADAM_BETAS = (0.9, 0.95)
+"""Decay rates of AdamW's two means, everywhere."""
+
+
 class OptimizerSettings(Section):
     """AdamW, or Muon for the weight matrices inside the layers and AdamW for the rest."""
 
@@ -145,7 +149,8 @@ class RewardSettings(Section):
         if len(given) > 1:
             raise ValueError(
                 f"{' and '.join(given)} both set the reward; remove one, on the command line with "
-                '--grpo.reward.preset none, --grpo.reward.weights "{}" or --grpo.reward.phases "[]"'
+                '--grpo.reward.preset none, --grpo.reward.weights "{}" or --grpo.reward.phases "[]" (in another stage '
+                "its name for grpo)"
             )
         # A setting that nobody reads is a typo, or a belief that it acts.
         for name in ("phases_by", "glide"):

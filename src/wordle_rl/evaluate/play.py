@@ -96,7 +96,7 @@ def _play_together(
     keep: Callable[[int], None],
 ) -> None:
     (sampler, max_prompt_tokens), words, prompter = player, asked.context.words, asked.context.prompter
-    size = asked.batch_size or len(missing)
+    size = asked.batch_size or len(missing) or 1
     room_for = getattr(sampler, "room_for", None)  # of players that keep running games in this machine's memory
     if asked.batch_size and room_for is not None and sampler.codec is not None:
         # The worst case of a game (every reply at its limit) is rare, and so leaves room for everything else.

@@ -6,7 +6,7 @@ Source: LoRA, arXiv:2106.09685.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,6 +72,11 @@ def _put_on(network: Any, shape: LoraShape) -> None:
 def load_adapters(network: Any, directory: Path, wanted: LoraSettings) -> LoraShape:
     """Add a trained adapter to its base network, ready for further training; refuse another rank or network."""
     config = json.loads((directory / ADAPTER_CONFIG).read_text(encoding="utf-8"))
+    if others := _others_in(config):
+        raise ConfigError(
+            f"the adapter {directory} has {', '.join(others)}, and MLX loads plain LoRA alone; merge it by wordle-rl "
+            "export without --backend mlx"
+        )
     rank = int(config["r"])
     if wanted.rank and wanted.rank != rank:
         raise ConfigError(
@@ -81,7 +86,8 @@ def load_adapters(network: Any, directory: Path, wanted: LoraSettings) -> LoraSh
     stored = mx.load(str(directory / ADAPTER_WEIGHTS))
     suffix = f".{_OURS['lora_a']}"
     layers = sorted(name.removeprefix(_PREFIX).removesuffix(suffix) for name in stored if name.endswith(suffix))
-    if strays := sorted(set(layers) - set(linear_layers(network))):
+    known = {f"{_PREFIX}{layer}.{theirs}" for layer in layers for theirs in _OURS.values()}
+    if strays := sorted({*layers}.difference(linear_layers(network))) or sorted(known ^ {*stored}):
         raise ConfigError(
             f"the adapter {directory} does not fit its base model: {strays[0]} …; merge it by wordle-rl export"
         )
@@ -90,6 +96,15 @@ def load_adapters(network: Any, directory: Path, wanted: LoraSettings) -> LoraSh
     _put_on(network, shape)
     network.load_weights(list(read_adapters(directory, layers).items()), strict=False)
     return shape
+
+
+def _others_in(config: Mapping[str, Any]) -> list[str]:
+    # What peft knows and MLX does not, by peft's names.
+    kind = config.get("peft_type", "LORA")
+    asked = ("use_rslora", "use_dora", "rank_pattern", "alpha_pattern", "modules_to_save", "trainable_token_indices")
+    found = [f"peft_type {kind}"] if kind != "LORA" else []
+    found += [name for name in asked if config.get(name)]
+    return [*found, "bias"] if config.get("bias", "none") != "none" else found
 
 
 def read_adapters(directory: Path, layers: Sequence[str]) -> dict[str, mx.array]:

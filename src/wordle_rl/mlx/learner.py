@@ -23,7 +23,7 @@ import mlx.optimizers as optim
 from mlx.utils import tree_flatten, tree_map, tree_unflatten
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config.training import OptimizerSettings, SamplingSettings
+from wordle_rl.config.training import ADAM_BETAS, OptimizerSettings, SamplingSettings
 from wordle_rl.mlx.losses import Figures, MLXBatch, loss_of, score
 from wordle_rl.mlx.model import MLXModel, Weights, bar_of, mode_kept, read, read_model, save_model
 from wordle_rl.mlx.sampler import MLXSampler
@@ -229,7 +229,7 @@ class ScheduledOptimizer:
     def __init__(self, model: MLXModel, settings: OptimizerSettings, total_steps: int, part: Part = (0, 1)) -> None:
         self._network, self._settings, self._total_steps, self._part = model.network, settings, total_steps, part
         rate, muon_rate = settings.learning_rate, settings.muon_learning_rate
-        adamw = optim.AdamW(rate, betas=[0.9, 0.95], eps=1e-8, weight_decay=0.0, bias_correction=True)
+        adamw = optim.AdamW(rate, betas=list(ADAM_BETAS), eps=1e-8, weight_decay=0.0, bias_correction=True)
         if muon_rate is not None:
             self._rates = [muon_rate, rate]
             self._optimizer = optim.MultiOptimizer(

@@ -183,11 +183,11 @@ def _policy_loss_of(loss: PolicyLoss, scores: Scores, batch: MLXBatch) -> tuple[
     assert batch.sampler_logprobs is not None
     log_ratio = policy - batch.sampler_logprobs  # 0 except for the sampler's other kernels and caches
     to_sampler = mx.exp(log_ratio)
-    if loss.importance_cap:
+    if loss.importance_cap and not loss.off_policy:
         advantages = advantages * mx.minimum(to_sampler, loss.importance_cap)
     value, figures = policy_loss(
         scores.logprobs,
-        policy,
+        batch.sampler_logprobs if loss.off_policy else policy,
         advantages,
         batch.weights,
         epsilon=loss.epsilon,

@@ -23,6 +23,7 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.evaluation import EngineName
 from wordle_rl.prompt import THINK_TAGS, Prompter
+from wordle_rl.prompt.reply import TAGS
 from wordle_rl.words import WordList
 
 if TYPE_CHECKING:
@@ -100,6 +101,9 @@ class ReplyGrammar:
         """Return the state after a character."""
         phase, text = state
         if phase in (Phase.TALKING, Phase.THINKING):
+            # Where a tag and a bracket open a guess together, the parser takes white space between them.
+            if char.isspace() and text == TAGS[0]:
+                return state
             return self._talk(phase, text + char)
         if char.isspace():
             return self._space(phase, text, char)

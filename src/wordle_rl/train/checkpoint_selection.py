@@ -170,8 +170,7 @@ class BestWeights:
         self._name, self._learner, self._run = stage.name, stage.training.learner, stage.run
         self._validate, self._every_steps = validate, settings.validate_every_steps
         self._directory = stage.training.directory / "best"
-        # An engine is sent weights only when `learner.version` changes, which interpolation does not do.
-        alphas = (1.0,) if settings.plays_by_vllm else settings.interpolation_alphas
+        alphas = settings.interpolation_alphas
         self._between = sorted(alpha for alpha in alphas if alpha < 1)
         self._takes_steps = 1 in alphas
         self._last_validated: int | None = None

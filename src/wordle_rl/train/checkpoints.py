@@ -8,7 +8,7 @@
       optimizer.pt              optimizer state                            learner.save_checkpoint
       pytorch_model_fsdp_0/ …   both, sharded, in place of these two       learner.save_checkpoint
       wordle_rl_state.json      state of the training, written last        complete_checkpoint
-        num_tokens, pending       tokens so far; updates not logged yet      TrainingLoop
+        num_tokens, pending …     tokens so far; updates not logged yet      TrainingLoop
         method                    priorities, compliance, wins               Method.state
         files                     size and hash of every other file
         sha256                    of the state itself
@@ -23,7 +23,7 @@ and beside it, while GRPO selects by validation (`checkpoint_selection.py`):
 A checkpoint without its state file was cut off and is ignored. Between rounds an algorithm that begins each round with
 a new optimizer stores weights alone. Rows that were logged after the checkpoint are removed when a training resumes
 (`play_loop`), and random draws depend on seed and step alone, so a resumed training ends with the same bits and
-the same metrics.
+the same metrics. One exception: several processes of GRPO each keep priorities of their own, and resume from the mean.
 """
 
 from __future__ import annotations

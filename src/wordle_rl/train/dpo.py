@@ -28,7 +28,7 @@ from wordle_rl.solver import turn_regret
 from wordle_rl.train.example import Example
 from wordle_rl.train.loss import PreferenceLoss
 from wordle_rl.train.play_loop import Item, Stage
-from wordle_rl.train.round_method import Numbers, Round, RoundMethod, board_label, record_labels
+from wordle_rl.train.round_method import Numbers, Round, RoundMethod, board_label, names_strict, record_labels
 from wordle_rl.train.scored_games import Board, boards_of
 
 
@@ -58,8 +58,6 @@ class DPO(RoundMethod):
         split = self._setup.context.split
         for board, replies in boards:
             # Strict words must never be learnt, neither from a board nor from a reply.
-            if split.strict_words_in(*(turn.guess for turn in board.turns)):
-                continue
             replies = [reply for reply in replies if not split.strict_words_in(reply.guess, reply.text)]
             for better, worse in pairs_of(replies, self._dpo.margin, self._dpo.pairs_per_board):
                 pairs.append([_example(board, reply) for reply in (better, worse)])
@@ -71,7 +69,12 @@ class DPO(RoundMethod):
 
     def _sampled(self, played: Round) -> list[tuple[Board, list[Reply]]]:
         # Each distinct prompt once: otherwise the empty board, which every game reaches, would fill the batch.
-        reached = {board.prompt_ids: board for game in played.games for board, _, _ in boards_of(game.trajectory)}
+        reached: dict[tuple[int, ...], Board] = {}
+        for game in played.games:
+            turns = game.trajectory.transcript.turns
+            for board, _, _ in boards_of(game.trajectory):
+                if not names_strict(turns[: len(board.turns)], self._setup.context.split):
+                    reached[board.prompt_ids] = board
         count = min(self._dpo.boards_per_round, len(reached))
         boards = random.Random(played.seed).sample(list(reached.values()), count)
         each = self._dpo.guesses_per_board

@@ -95,7 +95,8 @@ class GRPO:
 def policy_loss_of(settings: GRPOSettings, setup: GameSetup) -> PolicyLoss:
     """Build the loss that the settings describe."""
     row_per_turn = setup.prompter.shape is not Shape.TRANSCRIPT or settings.turn_candidates > 1
-    turns = 1 if row_per_turn else setup.prompter.rules.max_replies
+    most = setup.prompter.rules.max_replies
+    turns = 1 if row_per_turn else min(settings.guesses or most, most)
     return PolicyLoss(
         aggregation=settings.loss_type,
         longest=turns * setup.sampling.max_completion_tokens,

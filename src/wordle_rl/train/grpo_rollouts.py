@@ -80,8 +80,10 @@ class Played:
     def items(self, codec: ChatCodec, *, mask_overlong: bool = False) -> list[list[Example]]:
         """Convert the games to sequences to learn from, those of each group together."""
         # Tokens of constant groups have no gradient. In the denominator of the loss they would only shrink the
-        # gradients of the others. If all groups are constant they stay, so that the step still has rows.
-        groups = [group for group in self.groups if not group.is_constant] or self.groups
+        # gradients of the others. If all groups of all processes are constant they stay, so that the step has rows.
+        groups = [group for group in self.groups if not group.is_constant]
+        if not any(gather(bool(groups))):
+            groups = [*self.groups]
         return [[row for game in group.games for row in rows_of(game, codec, mask_overlong)] for group in groups]
 
 
@@ -175,6 +177,7 @@ class GroupRollouts:
             settings.turn_candidates,
             reward_judge(rubric, solver) if by_reward else regret_judge(solver),
             max_prompt_tokens=max_prompt_tokens,
+            should_stop=self.should_stop,
         )
         groups = (games[first : first + size] for first in range(0, len(games), size))
         return [([game for game, _ in group], [values for _, values in group]) for group in groups]

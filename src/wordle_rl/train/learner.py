@@ -268,7 +268,7 @@ class TorchLearner:
         both = self._gradients()
         seconds = [whole - half for whole, half in zip(both, first, strict=True)]
         mine = [
-            sum(float((a.double() * b.double()).sum()) for a, b in zip(*pair, strict=True))
+            sum(float((a.float() * b.float()).sum()) for a, b in zip(*pair, strict=True))
             for pair in ((first, seconds), (first, first), (seconds, seconds))
         ]
         # Sharded, a process holds a part of the gradient; else each holds all of it.
@@ -460,6 +460,7 @@ class TorchLearner:
     def load_weights(self, path: Path) -> None:
         """See `Learner`."""
         stored = load_file(path)
+        self.version += 1
         for name, weight in self._named():
             weight.copy_(stored[name])
 
@@ -467,6 +468,7 @@ class TorchLearner:
     def interpolate(self, start: Path, end: Path, alpha: float) -> None:
         """See `Learner`."""
         first, last = load_file(start), load_file(end)
+        self.version += 1
         for name, weight in self._named():
             a, b = (tensors[name].to(weight.device, weight.dtype) for tensors in (first, last))
             weight.copy_(torch.lerp(a, b, alpha))

@@ -156,7 +156,7 @@ def micro_batches(examples: Sequence[Example], size: int, *, sharing: bool = Fal
     else:
         # Similar lengths save padding. The longest come first, so that running out of memory shows at once.
         ordered = sorted(examples, key=lambda example: -len(example.token_ids))
-    size = size or len(ordered)
+    size = size or len(ordered) or 1
     return [ordered[first : first + size] for first in range(0, len(ordered), size)]
 
 

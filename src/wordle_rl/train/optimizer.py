@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
-from wordle_rl.config.training import OptimizerSettings, Precision
+from wordle_rl.config.training import ADAM_BETAS, OptimizerSettings, Precision
 from wordle_rl.policy.adapters import adapters_to_float32
 from wordle_rl.policy.device import autocasts_to_bf16
 
@@ -50,7 +50,7 @@ def set_rate(
 
 def _adamw(parameters: list[nn.Parameter], settings: OptimizerSettings) -> AdamW:
     # Fused, it reads and writes each weight once: a third of the time on a CPU.
-    return AdamW(parameters, lr=settings.learning_rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
+    return AdamW(parameters, lr=settings.learning_rate, betas=ADAM_BETAS, weight_decay=0.0, fused=True)
 
 
 def rate_factor(settings: OptimizerSettings, step: int, total_steps: int) -> float:

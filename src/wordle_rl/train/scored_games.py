@@ -85,12 +85,8 @@ def measured(games: Sequence[Scored], words: WordList) -> Measured:
     means["format_compliance"] = format_compliance(transcripts)
     if winnable:
         means["win_rate"] = len(wins) / len(winnable)
-        # Rules with free refusals allow more guesses than turns; such a win counts as one by the last turn.
-        max_turns = transcripts[0].rules.max_turns
-        turns = [min(used, max_turns) for used in wins]
-        means |= {
-            f"{BY_TURN}{turn}": sum(used <= turn for used in turns) / len(winnable) for turn in range(1, max_turns + 1)
-        }
+        turns = range(1, transcripts[0].rules.max_turns + 1)
+        means |= {f"{BY_TURN}{turn}": sum(used <= turn for used in wins) / len(winnable) for turn in turns}
     if wins:
         means["mean_guesses"] = statistics.fmean(wins)
     invented = [transcript.won for transcript in transcripts if transcript.secret not in words]

@@ -112,6 +112,7 @@ class TrainingLoop:
         self._first_ends: list[float] = []  # when the first two steps of this call ended
         self._pending: list[Update] = []  # updates not logged yet
         self._numbers: list[Mapping[str, float]] = []  # further metrics of steps not logged yet
+        self._steps_before = 0  # of those in `_pending` that a stopped call has made
         self._bad_in_a_row = 0
         self._num_tokens = 0
         self._note = ""
@@ -129,6 +130,7 @@ class TrainingLoop:
         # A stop inside a round keeps the updates of its first part, so that the row of the round is that of a run that
         # was never stopped.
         self._pending = [Update(**_with_nan(update)) for update in state.pop("pending", ())]
+        self._steps_before = state.pop("pending_steps", 0)
         return found, place_of(found), state
 
     def add(self, update: Update) -> None:
@@ -267,8 +269,9 @@ class TrainingLoop:
             for name, value in numbers.items():
                 values[name].append(value)
         # The seconds of a round are the sum over its updates.
+        steps = self._steps_before + len(self._numbers)
         row: dict[str, Any] = {
-            name: sum(found) / max(1, len(self._numbers)) if name.startswith("seconds/") else statistics.fmean(found)
+            name: sum(found) / max(1, steps) if name.startswith("seconds/") else statistics.fmean(found)
             for name, found in values.items()
         }
         if self._pending:
@@ -282,7 +285,7 @@ class TrainingLoop:
             row["skipped_steps"] = skipped
         if (resident := resident_memory_gib()) is not None:
             row["resident_memory_gib"] = round(resident, 3)
-        self._pending, self._numbers = [], []
+        self._pending, self._numbers, self._steps_before = [], [], 0
         self.write(step, row)
 
     def save(self, place: Place, state: Mapping[str, Any], *, with_optimizer: bool = True) -> None:
@@ -303,7 +306,9 @@ class TrainingLoop:
                 training.learner.save_model(target)
             if is_first():
                 training.run.describe_model(target)
-                state = {**state, "num_tokens": self._num_tokens} | ({"pending": pending} if pending else {})
+                state = {**state, "num_tokens": self._num_tokens}
+                if pending:
+                    state |= {"pending": pending, "pending_steps": self._steps_before + len(self._numbers)}
                 complete_checkpoint(target, state, training.save_total_limit)
         except RunError:
             shutil.rmtree(target, ignore_errors=True)

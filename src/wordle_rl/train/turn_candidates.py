@@ -14,7 +14,7 @@ from wordle_rl.env import PlayedTurn, StopReason, Transcript
 from wordle_rl.policy.base import Completion, Request, Sampler
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import Rubric
-from wordle_rl.rollout import ActiveGame, Trajectory, advance, open_game, truncate_if_too_long
+from wordle_rl.rollout import ActiveGame, ShouldStop, Trajectory, advance, open_game, truncate_if_too_long
 from wordle_rl.solver import Solver, fitting_answers, turn_regret
 from wordle_rl.train.advantages import TurnValues
 from wordle_rl.words import WordList
@@ -32,6 +32,7 @@ def play_branching(
     judge: Judge,
     *,
     max_prompt_tokens: int | None = None,
+    should_stop: ShouldStop | None = None,
 ) -> list[tuple[Trajectory, list[TurnValues]]]:
     """Play one game per start: sample `num_candidates` replies, at least 2, for each turn and play the best.
 
@@ -77,6 +78,10 @@ def play_branching(
                 candidates.append(Segment(prompt_ids, reply.token_ids, (1,) * count, reply.sampler_logprobs, (span,)))
             judged[game.game_id].append(values)
             advance(game, replies[values.index(max(values))], sampler.codec)
+        for game in active:
+            env = game.env
+            if should_stop and env.stop_reason is None and should_stop(game.secret, env.turns, game.own_turns):
+                env.truncate(StopReason.NOT_NEEDED)
         active = [game for game in active if game.env.stop_reason is None]
     return [
         (Trajectory(game.env.transcript(), tuple(candidates), game.error), values)
