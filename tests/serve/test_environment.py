@@ -5,6 +5,7 @@ import hmac
 import json
 
 import pytest
+from openenv.core.rubrics import Rubric as OpenEnvRubric
 
 from wordle_rl.config.context import GameContext
 from wordle_rl.config.model import GameSettings, WordSettings
@@ -147,3 +148,39 @@ def test_difficulty_is_the_length_of_the_trees_path(tasks_of) -> None:
         secret = tasks.secret(BoardTask(split="train", index=row["index"]))
         assert row["difficulty"] == difficulty_of(len(tree.paths[secret]))
     assert [difficulty_of(count) for count in (1, 3, 4, 5, 7)] == ["easy", "easy", "medium", "hard", "hard"]
+
+
+class Counting(OpenEnvRubric):
+    """Counts the turns that it scored, and the games that began."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns = self.games = 0
+
+    def forward(self, action, observation) -> float:
+        self.turns += 1
+        return 0.0
+
+    def reset(self) -> None:
+        self.games += 1
+
+
+def test_a_tree_of_your_own_scores_later_games_too(games) -> None:
+    environment, own = WordleEnvironment(games), Counting()
+    environment.rubric = own
+    for game in (1, 2):
+        environment.reset(seed=game)
+        environment.step(guess("crane"))
+        assert environment.rubric is own
+        assert (own.games, own.turns) == (game, game)
+    environment.rubric = None
+    environment.reset(seed=3)
+    assert environment.rubric is not own
+
+
+def test_a_style_that_cannot_think_is_refused_by_a_server_that_must() -> None:
+    served = ServedGames(ServeSettings(game=GameSettings(thinking="required")))
+    environment = WordleEnvironment(served)
+    with pytest.raises(Refusal, match="spelled") as refused:
+        environment.reset(seed=1, style="spelled")
+    assert refused.value.reason is Reason.BAD_OPTION

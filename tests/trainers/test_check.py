@@ -48,6 +48,15 @@ def test_what_an_adapter_leaves_out_is_skipped(case: Case) -> None:
     }
 
 
+def test_nothing_is_not_taken_for_agreement(case: Case) -> None:
+    assert "trainer.loss" in with_status(lambda case: right(case) | {"loss": {}}, case, "skip")
+
+    def longer(case: Case) -> dict[str, Any]:
+        return {"mask": [*right(case)["mask"], [1]]}
+
+    assert with_status(longer, case, "fail") == {"trainer.mask"}
+
+
 def test_advantages_may_be_scaled_by_group(case: Case) -> None:
     """Trainers divide by the standard deviation of a group, or do not."""
 

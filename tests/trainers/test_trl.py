@@ -12,10 +12,15 @@ pytest.importorskip("trl")
 
 from chat_families import family_config, family_tokenizer
 from other_loops import SETTINGS, TASK, ours, replies_of, say
+from wordle_server import wordle_server
 
-from wordle_rl.prompt import Guess
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.model import GameSettings
+from wordle_rl.prompt import Guess, Style
+from wordle_rl.serve.openenv_client import WordleState
+from wordle_rl.serve.serve_settings import ServeSettings
 from wordle_rl.trainers.games import LoopSettings, game_source
-from wordle_rl.trainers.trl import TOOL_PROMPT, WordleToolEnvironment
+from wordle_rl.trainers.trl import TOOL_PROMPT, WordleToolEnvironment, prompter_of
 
 pytestmark = pytest.mark.filterwarnings("default")
 ROW = {"prompt": [], "other": 1, **TASK.model_dump(mode="json")}
@@ -68,6 +73,25 @@ def test_a_session_plays_one_game_after_another(game_server: str) -> None:
         environment.guess(words_of("won")[-1])
         assert environment.guess("crane") == "The game is over. Call no tool."
         assert math.isclose(environment.get_reward(), won_at_once, abs_tol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("style", "thinking"),
+    [*((style, "optional") for style in Style), ("english", "required"), ("textarena", "required")],
+)
+def test_guesses_are_written_as_the_server_reads_them(style: str, thinking: str) -> None:
+    game = GameSettings(style=style, thinking="off" if style == Style.SPELLED else thinking)
+    with wordle_server(ServeSettings(game=game)) as running:
+        environment = WordleToolEnvironment(running.address)
+        environment.reset(seed=1)
+        environment.guess("crane")
+        [turn] = environment._client.state().board
+        assert (turn["guess"], turn["outcome"]) == ("crane", "scored")
+
+
+def test_a_style_that_only_the_server_knows_must_be_named() -> None:
+    with pytest.raises(ConfigError, match=r"mine:wording.*give one as style"):
+        prompter_of(WordleState(style="mine:wording", thinking="off"))
 
 
 class Scripted:

@@ -118,10 +118,13 @@ class WordleEnvironment(GameSession[WordleAction, WordleObservation, WordleState
         version=wordle_rl.__version__,
     )
     _tree: OpenEnvRubric | None = None
+    _own_tree: OpenEnvRubric | None = None
 
     def reset(self, /, seed: int | None = None, episode_id: str | None = None, **kwargs: Any) -> WordleObservation:
         """Begin a game; see `ResetOptions`."""
-        game, self._tree = self._begin(seed=seed, episode_id=episode_id, **kwargs), None
+        game, self._tree = self._begin(seed=seed, episode_id=episode_id, **kwargs), self._own_tree
+        if self._own_tree is not None:
+            self._own_tree.reset()
         return self._observation(game, None)
 
     def step(self, action: WordleAction, timeout_s: float | None = None, **kwargs: Any) -> WordleObservation:
@@ -179,8 +182,8 @@ class WordleEnvironment(GameSession[WordleAction, WordleObservation, WordleState
 
     @rubric.setter
     def rubric(self, value: OpenEnvRubric | None) -> None:
-        """Score another tree after every turn; rewards stay the same."""
-        self._tree = value
+        """Score another tree after every turn of this game and of later ones; rewards stay the same."""
+        self._tree = self._own_tree = value
 
     @property
     def state(self) -> WordleState:
@@ -198,6 +201,7 @@ class WordleEnvironment(GameSession[WordleAction, WordleObservation, WordleState
             words=self._game.words,
             hard_mode=env.prompter.rules.hard_mode,
             style=str(env.prompter.style),
+            thinking=env.prompter.thinking.value,
             reward=self._game.reward,
         )
 

@@ -58,6 +58,7 @@ class WordleState(State):
     words: str | None = Field(default=None, description="Name of the word list")
     hard_mode: bool = Field(default=False, description="Every revealed hint must be used")
     style: str | None = Field(default=None, description="Wording of the prompts")
+    thinking: str | None = Field(default=None, description="Thinking in replies: off, optional or required")
     reward: str | None = Field(default=None, description="Reward preset; `custom` for weights of the server's own")
 
 

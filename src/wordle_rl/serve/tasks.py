@@ -17,7 +17,7 @@ from wordle_rl.config.base import ConfigError
 from wordle_rl.config.context import GameContext
 from wordle_rl.config.model import GameSettings
 from wordle_rl.env import WordleEnv
-from wordle_rl.prompt import Prompter
+from wordle_rl.prompt import Prompter, PromptError
 from wordle_rl.reward import PRESETS, Rubric, TurnRewards
 from wordle_rl.serve.openenv_client import ResetOptions
 from wordle_rl.serve.protocol import Reason, Refusal
@@ -188,7 +188,10 @@ class ServedGames:
         context = offer.context.for_part(task.split)
         chosen = {"style": options.style, "hard_mode": options.hard_mode, **wording}
         changes = {name: value for name, value in chosen.items() if value is not None or name in wording}
-        prompter = _prompter(self.settings.game.model_copy(update=changes), context.words.word_length)
+        try:
+            prompter = _prompter(self.settings.game.model_copy(update=changes), context.words.word_length)
+        except PromptError as error:  # this server thinks, say, and the style cannot
+            raise Refusal(Reason.BAD_OPTION, str(error)) from None
         rules = prompter.rules
         if options.max_given >= rules.max_turns:
             raise Refusal(Reason.BAD_OPTION, f"max_given must leave one of {rules.max_turns} turns to play; lower it")

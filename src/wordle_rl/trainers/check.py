@@ -129,7 +129,7 @@ def examine_trainer(adapter: Callable[[Case], Made], case: Case | None = None) -
     case = case or Case.recorded()
     ours, made = expected(case), adapter(case)
     for key, requirement in CHECKS.items():
-        if key not in made:
+        if key not in made or (key == "loss" and not made[key]):
             yield CheckResult(f"trainer.{key}", requirement, "skip", (f"the adapter returns no {key!r}",))
             continue
         faults = [*(_losses(made[key], ours[key]) if key == "loss" else _columns(key, made[key], ours))]
@@ -140,6 +140,8 @@ def examine_trainer(adapter: Callable[[Case], Made], case: Case | None = None) -
 def _columns(key: str, made: Sequence[Sequence[float]], ours: Made) -> Iterator[str]:
     """Yield the first difference of a column from ours, for each game."""
     scales: dict[int, float] = {}
+    if len(made) > len(ours[key]):
+        yield f"{len(made)} games for {len(ours[key])}"
     for place, wanted in enumerate(ours[key]):
         theirs = list(made[place]) if place < len(made) else []
         if len(theirs) != len(wanted):  # nothing else of this game can be compared

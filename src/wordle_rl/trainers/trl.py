@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from wordle_rl.prompt import Prompter, Style
-from wordle_rl.serve.openenv_client import WordleAction, WordleClient, WordleObservation
+from wordle_rl.config.base import ConfigError
+from wordle_rl.prompt import Prompter, Style, Thinking
+from wordle_rl.serve.openenv_client import WordleAction, WordleClient, WordleObservation, WordleState
 from wordle_rl.trainers.games import text_of
 
 TOOL_PROMPT = (
@@ -38,7 +39,7 @@ class WordleToolEnvironment:
     ) -> None:
         self._client = WordleClient(base_url, token=token).sync()
         self._options = {name: value for name, value in {"style": style, "reward": reward}.items() if value is not None}
-        self._prompter = Prompter(style=style or Style.ENGLISH)
+        self._prompter: Prompter | None = None
         self._total = 0.0
         self._is_over = True
 
@@ -50,6 +51,8 @@ class WordleToolEnvironment:
         asked = {name: columns[name] for name in _TASK_COLUMNS if columns.get(name) is not None}
         observation = self._client.reset(**asked, **self._options).observation
         self._total, self._is_over = 0.0, False
+        if self._prompter is None:
+            self._prompter = prompter_of(self._client.state())
         # Drop the system message: it explains guesses in text, but here the tool takes them.
         return text_of([part for part in observation.messages if part["role"] != "system"])
 
@@ -64,6 +67,7 @@ class WordleToolEnvironment:
         """
         if self._is_over:
             return "The game is over. Call no tool."
+        assert self._prompter is not None, "reset comes first"
         observation = self._send(self._prompter.reply(str(word)))
         if not observation.done:
             return text_of(observation.messages)
@@ -80,6 +84,16 @@ class WordleToolEnvironment:
         self._total += result.reward or 0.0
         self._is_over = result.done
         return result.observation  # type: ignore[no-any-return]  # openenv's wrapper is untyped
+
+
+def prompter_of(state: WordleState) -> Prompter:
+    """Return what writes guesses as the server of a state reads them.
+
+    A style of the server's own code is not imported here.
+    """
+    if state.style not in list(Style):
+        raise ConfigError(f"the server's style {state.style!r} is none of {', '.join(Style)}; give one as style")
+    return Prompter(style=Style(state.style), thinking=Thinking(state.thinking or Thinking.OPTIONAL))
 
 
 def dataset_rows(count: int, split: str = "train") -> list[dict[str, Any]]:

@@ -49,6 +49,8 @@ def test_a_run_resumed_at_the_end_of_an_epoch_trains_on(trained) -> None:
     assert last_weights(trained).parents[1].name == "global_step_4"
     steps = [row["step"] for row in read_jsonl(trained / "metrics.jsonl") if row["stage"] == "grpo"]
     assert steps == [1, 2, 3, 4]
+    validated = [row["step"] for row in read_jsonl(trained / "metrics.jsonl") if row["stage"] == "grpo/validation"]
+    assert validated == [0, 2, 4], "that of the checkpoint comes again, in place of the first"
     before = (trained.parent / "after_two" / "model.safetensors").read_bytes()
     assert before != (trained / "grpo" / "model.safetensors").read_bytes()
 

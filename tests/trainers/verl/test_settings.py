@@ -51,6 +51,11 @@ ARRIVES = [
     ({"grpo": {"credit": "turn"}}, {}, {"algorithm.adv_estimator": "wordle_turn"}),
     ({"grpo": {"loss_type": "grpo"}}, {}, {"actor_rollout_ref.actor.loss_agg_mode": "seq-mean-token-mean"}),
     ({"grpo": {"save_steps": 0}}, {}, {"trainer.save_freq": 1_000_000_000}),  # after the last step alone
+    ({}, {}, {"trainer.max_actor_ckpt_to_keep": 1, "actor_rollout_ref.actor.optim.betas": [0.9, 0.95]}),
+    ({"grpo": {"save_total_limit": 0}}, {}, {"trainer.max_actor_ckpt_to_keep": None}),
+    ({}, {}, {"algorithm.rollout_correction.rollout_is_threshold": 2.0}),
+    ({"grpo": {"max_importance_ratio": 7.0}}, {}, {"algorithm.rollout_correction.rollout_is_threshold": 7.0}),
+    ({"grpo": {"max_importance_ratio": 0.0}}, {}, {"algorithm.rollout_correction.rollout_is": None}),
     ({"grpo": {"temperature": 0.8}}, {}, {"actor_rollout_ref.rollout.temperature": 0.8}),
     (
         {"report_to": ["wandb"], "report_project": "gsm8k/first"},
@@ -128,6 +133,7 @@ REFUSED = [
     ({("grpo", "updates_per_batch"): 2, ("max_batch_size",): 64}, {}, "grpo.updates_per_batch.*max_batch_size"),
     ({}, {"estimator": "ppo"}, "grpo.credit"),
     ({("grpo", "credit"): "turn", ("grpo", "mask_overlong"): True}, {}, "grpo.mask_overlong"),
+    ({("grpo", "credit"): "turn", ("grpo", "mask_overlong"): True}, {"estimator": "ppo"}, "grpo.mask_overlong"),
     ({("grpo", "temperature"): 0.005}, {}, "grpo.temperature"),
     ({}, {"mini_batch_size": 100}, "--mini-batch-size 100"),
     ({("model", "micro_batch_size"): 4096}, {"gpus_per_node": 8, "mini_batch_size": 8}, "model.micro_batch_size"),

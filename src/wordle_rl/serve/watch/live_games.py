@@ -77,6 +77,7 @@ class Players:
         # By directory and mark of its weights, so that changed ones are read again.
         self._opened = lru_cache(MAX_MODELS)(_load)
         self._solvers = {context.words.fingerprint: context.solver}
+        self._solver_locks: dict[int, threading.Lock] = {}  # the solvers stay
         self._lock = threading.Lock()
 
     def ids(self) -> dict[str, str]:
@@ -105,6 +106,10 @@ class Players:
         words = load_words(source)
         return self._solvers.setdefault(words.fingerprint, Solver(words))
 
+    def lock_of(self, solver: Solver) -> threading.Lock:
+        """Return the lock to hold while one asks a solver, whose memory is not thread-safe."""
+        return self._solver_locks.setdefault(id(solver), threading.Lock())
+
     def _models(self) -> dict[str, Path]:
         found = {}
         for name, run in find_runs(self._runs).items():
@@ -122,7 +127,8 @@ class Players:
         sampling = SamplingSettings(temperature=temperature, max_completion_tokens=reply_bound(name, None))
         asked = PlayerSpec(name, sampling, seed, base_url=self._base_url)
         player = make_player(asked, context.words, context.solver)
-        return Seat(player.label, player.sampler, replace(context, prompter=player.prompter))
+        lock = self.lock_of(context.solver)
+        return Seat(player.label, player.sampler, replace(context, prompter=player.prompter), lock)
 
 
 def _load(directory: Path, _mark: str) -> tuple[OpenModel, GuessProbabilities, threading.Lock]:

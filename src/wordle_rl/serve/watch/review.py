@@ -41,11 +41,14 @@ class TurnReview:
 
 
 class Reviewer:
-    """Review turns with one solver, whose memory is not thread-safe, one game at a time."""
+    """Review turns with one solver, whose memory is not thread-safe, one game at a time.
 
-    def __init__(self, solver: Solver) -> None:
+    Whoever else asks the solver shares the `lock`.
+    """
+
+    def __init__(self, solver: Solver, lock: threading.Lock | None = None) -> None:
         self.solver = solver
-        self._lock = threading.Lock()
+        self._lock = lock or threading.Lock()
         # When they are too many, the solver forgets all of its plans, the slow one of the empty board among them.
         self._best_guess = lru_cache(_MAX_SETS)(
             lambda known, turns: solver.best_guess(np.frombuffer(known, np.int32), turns)

@@ -242,7 +242,7 @@ class Watch:
         return found
 
     def _reviewer(self, solver: Solver) -> Reviewer:
-        return self._reviewers.setdefault(solver.words.fingerprint, Reviewer(solver))
+        return self._reviewers.setdefault(solver.words.fingerprint, Reviewer(solver, self._players.lock_of(solver)))
 
 
 def _rendered(directory: Path, _mark: str, run: str) -> bytes:

@@ -14,11 +14,12 @@ from wordle_rl.config.base import ConfigError
 from wordle_rl.config.context import GameContext
 from wordle_rl.config.run import RunConfig
 from wordle_rl.pipeline import finish_model
-from wordle_rl.policy.directory import at_directory
+from wordle_rl.policy.directory import at_directory, described_at
 from wordle_rl.policy.loading import load_model, save_model
 from wordle_rl.prompt import Style
 from wordle_rl.runs import VALIDATION_SECRETS_FILE, Run, RunError, boards_file, write_jsonl
 from wordle_rl.runs.checksums import check_sealed
+from wordle_rl.runs.jsonl_store import rewind
 from wordle_rl.runs.lineage import is_trained, leak_warning, lesson_of, trained_further
 from wordle_rl.train.starts_file import StartBoards, ValidationFile, read_start_boards
 from wordle_rl.trainers.verl.play import RunGames
@@ -43,7 +44,7 @@ def launch(config: RunConfig, cluster: VerlSettings, directory: Path, *, show: b
     context, boards = validation.context, given_boards(config, validation.context, run)
     start = _start(config, run)
     games = RunGames.of(config, start, tool=cluster.tool)
-    doubt = leak_warning(Path(start), context.split)
+    doubt = leak_warning(described_at(start), context.split)
     read = [f"{what}{file.counted()}" for what, file in (("", boards), ("validation: ", validation.found)) if file]
     for note in (f"model.path {doubt}" if doubt else "", _check_lengths(games, cluster), *read):
         if note:
@@ -65,6 +66,7 @@ def launch(config: RunConfig, cluster: VerlSettings, directory: Path, *, show: b
             write_jsonl(path, file.rows())
     write_data(config, context, run, boards, validation.secrets, TOOL_AGENT if cluster.tool else AGENT)
     write_agent_file(run)
+    rewind_logs(run)
     train(compose(overrides))
     _take_model(run, games, start)
     console.out.print(f"model: {run / 'grpo'}", highlight=False)
@@ -179,15 +181,28 @@ def _take_model(run: Path, games: RunGames, start: str) -> None:
     model, _ = load_model(games.config.model_at(last_weights(run)), games.config.seed)
     save_model(model, games.codec, run / "grpo")
     lesson = lesson_of(games.config.words, games.context.split)
-    finish_model(run / "grpo", trained_further(Path(start), games.config.game, lesson))
+    finish_model(run / "grpo", trained_further(described_at(start), games.config.game, lesson))
+
+
+def rewind_logs(run: Path) -> None:
+    """Remove the rows that a resumed training writes again: all after its newest checkpoint."""
+    done = _steps_saved(run) or 0
+    # Validation comes again before the first step.
+    games = {"grpo": done + 1, "grpo/validation": done}
+    rewind(run, {"metrics.jsonl": games, "games.jsonl": games, "secrets.jsonl": {"grpo": done}})
+
+
+def _steps_saved(run: Path) -> int | None:
+    tracker = checkpoints(run) / "latest_checkpointed_iteration.txt"  # written last
+    return int(tracker.read_text()) if tracker.is_file() else None
 
 
 def last_weights(run: Path) -> Path:
     """Return the transformers directory in the newest whole checkpoint."""
-    tracker = checkpoints(run) / "latest_checkpointed_iteration.txt"  # written last
-    if not tracker.is_file():
+    done = _steps_saved(run)
+    if done is None:
         raise RunError(f"verl left no checkpoint in {checkpoints(run)}; its log says why")
-    weights = checkpoints(run) / f"global_step_{tracker.read_text().strip()}" / "actor" / "huggingface"
+    weights = checkpoints(run) / f"global_step_{done}" / "actor" / "huggingface"
     if not any(weights.glob("*.safetensors")):
         raise RunError(f"{weights} holds no weights; leave hf_model in actor.checkpoint.save_contents")
     return weights

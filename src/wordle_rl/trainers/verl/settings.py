@@ -17,7 +17,7 @@ from wordle_rl.config.base import ConfigError, Section
 from wordle_rl.config.refusals import VERL
 from wordle_rl.config.run import RunConfig
 from wordle_rl.config.stages import IMPORTANCE_CAP, GRPOSettings
-from wordle_rl.config.training import check_vllm_temperature
+from wordle_rl.config.training import ADAM_BETAS, check_vllm_temperature
 from wordle_rl.runs.run import Tracking
 
 
@@ -70,9 +70,10 @@ def check_settings(config: RunConfig, verl: VerlSettings) -> None:
         problems.append(
             "grpo.credit: a critic takes its place with --estimator ppo; leave it out, or over a preset give turn"
         )
-    if grpo.mask_overlong and grpo.credit != "game" and verl.estimator == "grpo":
+    if grpo.mask_overlong and (grpo.credit != "game" or verl.estimator == "ppo"):
         problems.append(
-            'grpo.mask_overlong: without the tokens of a turn its reward has no place; set grpo.credit to "game"'
+            "grpo.mask_overlong: without the tokens of a turn its reward has no place; set it to false, or grpo.credit "
+            'to "game" with --estimator grpo'
         )
     if problems:
         raise ConfigError(f"verl does not follow {'; nor '.join(problems)}")
@@ -169,12 +170,13 @@ def _data(config: RunConfig, training: GRPOSettings, verl: VerlSettings, run: Pa
 
 
 def _algorithm(training: GRPOSettings, verl: VerlSettings) -> Tree:
+    cap = IMPORTANCE_CAP if training.max_importance_ratio is None else training.max_importance_ratio
     return {
         "adv_estimator": "gae" if verl.estimator == "ppo" else CREDIT[training.credit],
         "norm_adv_by_std_in_grpo": training.scale_advantages,
         "use_kl_in_reward": False,
-        # A server never computes quite alike, so ratios are bounded; --overrides may bound them otherwise.
-        "rollout_correction": {"rollout_is": "token", "rollout_is_threshold": IMPORTANCE_CAP},
+        # A server never computes quite alike, so ratios are bounded.
+        "rollout_correction": {"rollout_is": "token" if cap else None, "rollout_is_threshold": cap or IMPORTANCE_CAP},
     }
 
 
@@ -219,6 +221,7 @@ def _optimizer(training: GRPOSettings) -> Tree:
     return {
         "lr": optimizer.learning_rate,
         "weight_decay": 0.0,
+        "betas": list(ADAM_BETAS),
         "clip_grad": optimizer.max_grad_norm,
         "lr_scheduler_type": optimizer.schedule,
         "lr_warmup_steps": round(optimizer.warmup) if optimizer.warmup >= 1 else -1,
@@ -270,6 +273,8 @@ def _trainer(config: RunConfig, training: GRPOSettings, verl: VerlSettings, run:
         "total_training_steps": None if verl.epochs else training.steps,
         "total_epochs": verl.epochs or training.steps,
         "save_freq": training.save_steps or 1_000_000_000,  # more steps than any training has: the last one alone
+        "max_actor_ckpt_to_keep": training.save_total_limit or None,
+        "max_critic_ckpt_to_keep": training.save_total_limit or None,
         "test_freq": verl.validate_every_steps or -1,
         "val_before_train": verl.validate_every_steps > 0,
         "logger": ["console", *config.trackers],
