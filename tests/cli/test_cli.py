@@ -571,3 +571,13 @@ def test_long_searches_and_exports_tell_how_far_they_are(cli, finished_run, tmp_
         assert code == 0
         [*_, (done, total)] = re.findall(r": (\d+) of (\d+)", err)
         assert done == total != "0"
+
+
+def test_the_end_of_another_process_is_not_taken_for_that_of_our_reader(cli, monkeypatch) -> None:
+    def asks(*_: object, **__: object) -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr("wordle_rl.cli.compare.games_needed", asks)
+    code, _, err = cli("power", 60, 70)
+    assert code == 2
+    assert "a process that it writes to has ended" in err

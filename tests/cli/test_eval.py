@@ -1,5 +1,6 @@
 """Laws of `wordle-rl eval`: which secrets it plays, how often, and which files it leaves alone."""
 
+import csv
 import json
 import shutil
 from dataclasses import replace
@@ -212,3 +213,16 @@ def test_a_board_takes_a_row_with_its_conditions_and_a_second_time_the_same_one(
     assert (rows[0]["low"], rows[0]["high"]) == wilson_interval(rows[0]["wins"], rows[0]["games"])
     board.write_text('{"rows": [{"player": "me", "win_rate": 1.0}]}')
     assert cli(*command)[0] == 2
+
+
+def test_given_turns_are_shown_in_the_table_and_not_counted(cli, word_directory: Path, tmp_path: Path) -> None:
+    table, file = tmp_path / "games.csv", tmp_path / "games.json"
+    asked = ("--words", word_directory, "--prefix-turns", 3, "--csv", table, "--out", file)
+    assert cli("eval", "solver", *asked)[0] == 0
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    games = Evaluation.load(file).records
+    assert {int(row["given_turns"]) for row in rows} > {0}
+    for row, game in zip(rows, games, strict=True):
+        assert int(row["given_turns"]) == len(game.turns) - len(game.own_turns)
+        assert len(row["guesses"].split()) == len(game.turns)
+        assert float(row["mean_regret"]) == pytest.approx(0.0, abs=1e-9), "the solver gives nothing away"

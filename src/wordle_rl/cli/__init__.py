@@ -235,7 +235,9 @@ def execute(command: Command, program: str, arguments: Sequence[str]) -> int:
         logging.setLogRecordFactory(PlainLogRecord)
         return read(command.load(), program, arguments, command.examples)() or 0
     except BrokenPipeError:
-        # The reader of our output, such as `head`, is gone. Python would fail again when it flushes stdout at exit.
+        if not _reader_is_gone():
+            return _refuse(f"{program}: a process that it writes to has ended; start it again")
+        # The reader of our output, such as `head`. Python would fail again when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except SystemExit as stop:  # tyro has printed help, or what is wrong
@@ -260,6 +262,15 @@ def execute(command: Command, program: str, arguments: Sequence[str]) -> int:
         # torch makes a directory for compiled code when it is imported. It stays empty unless something was compiled.
         with suppress(OSError, KeyError):
             Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]).rmdir()
+
+
+def _reader_is_gone() -> bool:
+    try:
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return True
+    return False
 
 
 _OF_INPUT = {

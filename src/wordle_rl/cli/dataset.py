@@ -113,6 +113,10 @@ def dataset(asked: Annotated[DatasetRequest, tyro.conf.arg(name="")]) -> None:
         asked = asked.model_copy(update={"out": fill_in(asked.out, asked.model)})
     if asked.drop_duplicates and (asked.out is None or asked.rows is not None):
         raise ConfigError("--drop-duplicates is for rows made of games; name --out, and leave out --rows")
+    if asked.csv is not None and (asked.out is not None or asked.rows is not None):
+        raise ConfigError("--csv is the table of a summary; leave out --out and --rows, or --csv")
+    if not asked.is_default("max_prefix_guesses") and asked.starts_player is None:
+        raise ConfigError("--max-prefix-guesses is for --starts-player; name that, or leave it out")
     if asked.rows is not None:
         _import(asked)
     elif asked.out is None:

@@ -63,6 +63,8 @@ class PlayOptions(PlayerOptions):
 def play(asked: Annotated[PlayOptions, tyro.conf.arg(name="")]) -> None:
     """Play in the terminal yourself, or watch a player."""
     player, found = asked.player, load_words(words_of(asked.player, asked.words).source)
+    if not asked.verbose and not asked.is_default("reward"):
+        raise ConfigError("--reward is shown by --verbose; add that, or leave it out")
     if asked.daily and (asked.secret is not None or asked.seed is not None):
         raise ConfigError("--daily chooses the word; leave out --secret and --seed")
     today, seed = date.today(), random.randint(0, LARGEST_SEED) if asked.seed is None else asked.seed

@@ -59,9 +59,15 @@ def report(
         plot: Instead plot every column of numbers over the steps to this file (SVG): of a run, or of any file with a
             column `step`, also another trainer's (CSV, JSON lines, JSON, parquet, trainer_state.json).
     """
+    asked = [name for name, given in (("cards", cards), ("audit", audit), ("wins", wins), ("plot", plot)) if given]
+    if len(asked) > 1:
+        raise ConfigError(f"--{' and --'.join(asked)} are commands of their own; give one of them")
+    if control and asked and not cards:
+        raise ConfigError(f"--control is for the page and the cards; leave out --{asked[0]}")
     if audit:
         _audit(run, as_json)
     elif cards:
+        keep_controls(run, control)
         written = [str(card) for card in write_cards(run)]
         console.show({"cards": written}, (f"card: {card}" for card in written), as_json)
     elif wins is not None:
@@ -194,6 +200,10 @@ def export(
     """
     if sum(target is not None for target in (out, repo, gguf)) != 1:
         raise ConfigError("give exactly one of --out DIR, --repo USER/NAME and --gguf FILE")
+    if repo is None and (private or dry_run):
+        raise ConfigError("--private and --dry-run are for --repo; leave them out")
+    if repo is not None and (dtype != "auto" or backend != "torch"):
+        raise ConfigError("--repo sends files as they are; convert them with `export --out DIR`, and push DIR")
     if gguf is not None:
         if backend != "torch":
             raise ConfigError(
@@ -216,6 +226,8 @@ def export(
 
     source, done = model, dict[str, float]()
     if torch_export.is_sharded(model):
+        if dtype != "auto" or backend != "torch":
+            raise ConfigError(f"{model} holds shards, whose type stays; leave out --dtype and --backend")
         done["num_weights"] = torch_export.consolidate(model, out)
         line = f"{done['num_weights']} weights"
     else:

@@ -264,6 +264,5 @@ def against_reference(run: Path, record: Mapping[str, Any]) -> list[BandPoint]:
     clipped = means.clip(0.01, 0.99)  # at 0 and 1 a binomial variance would vanish
     variance = curves.var(axis=0, ddof=1).mean() + clipped * (1 - clipped) / attempts[0]["games_per_point"]
     low, high = (means - BAND * variance**0.5).clip(0, 1), (means + BAND * variance**0.5).clip(0, 1)
-    # A run of fewer rounds is compared as far as it went.
     points = zip(curve_of(run, config_of(run)), low.tolist(), high.tolist(), strict=False)
     return [BandPoint(number, *point) for number, point in enumerate(points, start=1)]

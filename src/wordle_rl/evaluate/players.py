@@ -131,6 +131,10 @@ def find_player(player: PlayerSpec, dtype: Literal["auto", "float32", "bfloat16"
         raise ConfigError(f"--constrain words needs a model directory; {name} samples no tokens here")
     if dtype is not None and (player.engine != "transformers" or not here):
         raise ConfigError(f"--dtype {dtype} is for a model that transformers plays; leave it out")
+    if player.engine != "transformers" and not here:
+        raise ConfigError(f"--engine {player.engine} plays a model directory; leave it out for {name}")
+    if player.base_url is not None and not player.is_served:
+        raise ConfigError(f"--base-url is the address of an endpoint; leave it out for {name}, or name openai:MODEL")
     if player.endpoint_default_sampling and not player.is_served:
         raise ConfigError(f"--temperature None is for openai:MODEL; give {name} a number, 0 is greedy")
     if player.patience.max_minutes and not player.is_served:

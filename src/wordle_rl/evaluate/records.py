@@ -277,21 +277,22 @@ def check_table(path: Path, columns: Sequence[str], option: str = "--csv") -> No
 
 
 def _row(record: GameRecord, split: Split) -> dict[str, Any]:
-    turns = record.turns
-    regrets = [turn.notes.regret for turn in turns if turn.notes.regret is not None]
+    turns, own = record.turns, record.own_turns  # the board that a game began on is shown, and not counted
+    regrets = [turn.notes.regret for turn in own if turn.notes.regret is not None]
     return {
         "secret": record.secret,
         "split": split.part_of(record.secret),
         "won": None if record.failed else str(record.won).lower(),
         "turns_used": record.turns_used,
+        "given_turns": len(turns) - len(own),
         "guesses": " ".join(turn.guess or "-" for turn in turns),
         "marks": " ".join(turn.marks or "-" for turn in turns),
         "outcomes": " ".join(turn.outcome.value for turn in turns),
         "regrets": " ".join("-" if turn.notes.regret is None else repr(turn.notes.regret) for turn in turns),
-        "invalid_turns": sum(is_invalid(turn) for turn in turns),
-        "malformed_turns": sum(turn.outcome is Outcome.MALFORMED for turn in turns),
-        "repeated_turns": sum(turn.notes.repeated for turn in turns),
-        "clue_violating_turns": sum(turn.notes.violates_clues for turn in turns),
+        "invalid_turns": sum(is_invalid(turn) for turn in own),
+        "malformed_turns": sum(turn.outcome is Outcome.MALFORMED for turn in own),
+        "repeated_turns": sum(turn.notes.repeated for turn in own),
+        "clue_violating_turns": sum(turn.notes.violates_clues for turn in own),
         "mean_regret": sum(regrets) / len(regrets) if regrets else None,
         "stop_reason": record.stop_reason,
         "error": record.error,

@@ -112,6 +112,7 @@ def _with_play(report: Preflight, plan: Plan, num_groups: int) -> Preflight:
         engine="mlx" if config.backend == "mlx" else "transformers",
         sampling=config.sampling.model_copy(update={"temperature": settings.temperature}),
         seed=config.seed,
+        constrain=settings.constrain if isinstance(settings, GRPOSettings) else "none",
     )
     try:
         starts = [start for start in _starts(plan, num_groups) for _ in range(settings.group_size)]

@@ -119,7 +119,7 @@ class Prompter:
         form = _FORMS.get(self.style)
         if form is not None and not form.has_thinking:
             if self.thinking is Thinking.REQUIRED:
-                raise ValueError(f'style "{self.style}" has no form for thinking: set thinking to "off"')
+                raise PromptError(f'style "{self.style}" has no form for thinking: set thinking to "off"')
             object.__setattr__(self, "thinking", Thinking.OFF)
         if self.system_prompt is not None:
             if fault := fault_in(self.system_prompt):

@@ -211,7 +211,7 @@ def _board(player: str, game: GameRecord) -> dict[str, Any]:
     # A row of (letter, mark) pairs per turn, marks blank if it was not scored.
     said = [(turn.guess or "", turn.marks) for turn in game.turns]
     rows = [list(zip(guess.upper(), (marks or " " * len(guess)).lower(), strict=False)) for guess, marks in said]
-    return {"player": _title(player), "won": game.won, "rows": rows}
+    return {"player": _title(player), "won": game.won, "turns_used": game.turns_used, "rows": rows}
 
 
 def _wins_chart(run: RunRecord) -> Drawn | None:

@@ -258,7 +258,7 @@ def power_line(figures: Mapping[str, Figures]) -> str:
     rate, num_games = figures[part].win_rate, figures[part].num_games
     if rate is None or figures[part].pass_at:
         return ""
-    # Look towards one half, where wins vary most. A difference away from it shows no sooner.
+    # Towards one half, where wins vary most and a difference is harder to show.
     rise = smallest_difference(min(rate, 1 - rate), num_games)
     if rise is None:
         return f"{num_games:,} games of {part} show no difference at all; `wordle-rl power` counts how many do"
