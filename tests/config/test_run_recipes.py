@@ -129,3 +129,21 @@ def test_a_tiny_run_goes_through_every_stage_and_says_what_it_is_worth(
     assert (run / "report.html").is_file()
     assert err.count("the figures mean nothing") == 2
     assert cli("run", "quickstart", "--tiny", "--push-to", "a/b")[0] == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[game]\nshape = "spoken"',
+        '[grpo]\nengine = "http://localhost:8000"\nbatches_ahead = 1\nserver_timeout_s = 5.0',
+        '[grpo]\nturn_candidates = 8\ngroup_size = 8\ncredit = "guess"',
+        '[grpo]\nturn_candidates = 3\ngroup_size = 6\ncredit = "guess"',
+    ],
+)
+def test_what_belongs_to_a_replaced_setting_goes_with_it(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(text)
+    load_config(path)
+    tiny = load_tiny(path, {})
+    assert (tiny.game.thinking, tiny.grpo.engine) == ("off", "transformers")
+    assert tiny.grpo.group_size % tiny.grpo.turn_candidates == 0

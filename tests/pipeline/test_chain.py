@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import math
 import shutil
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -245,12 +246,16 @@ def test_stages_stop_where_told_and_go_on_later(word_directory, tmp_path: Path) 
     assert tree(directory)["traces.jsonl"] == traces
 
 
+@pytest.mark.parametrize("limit", [1, 2, 0])
 def test_a_disk_without_room_for_the_models_is_refused_before_anything_is_written(
-    word_directory, tmp_path: Path, monkeypatch
+    limit, word_directory, tmp_path: Path, monkeypatch
 ) -> None:
-    config = load_config(write_config(tmp_path / "mini.toml", word_directory, sft__save_steps="1"))
+    changes = {"sft__save_steps": "1", "sft__save_total_limit": str(limit)}
+    config = load_config(write_config(tmp_path / "mini.toml", word_directory, **changes))
     model = load_numbers(config.model).num_parameters * 4
-    needed = model + 2 * 3 * model  # the model, and a checkpoint and its successor with two more numbers a weight
+    steps = math.ceil(config.traces.num_games / config.sft.batch_size) * config.sft.epochs
+    kept = limit or steps
+    needed = model + (kept + 1) * 3 * model  # the model, and checkpoints with two more numbers a weight
     usage = shutil.disk_usage(tmp_path)
     for free, refused in ((needed - 1, True), (needed, False)):
         monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: usage._replace(free=free))

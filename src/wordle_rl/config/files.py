@@ -16,6 +16,7 @@ from wordle_rl.config.base import FIELDS_ONLY, ConfigError, section_of
 from wordle_rl.config.run import RunConfig, Setting, config_class, every_setting
 from wordle_rl.config.stages import is_stage, kind_of
 from wordle_rl.errors import special_file
+from wordle_rl.prompt import Shape
 
 PRESETS_DIRECTORY = Path(__file__).parent / "presets"
 """TOML files of the presets."""
@@ -94,11 +95,19 @@ _TINY: dict[Setting, Any] = {
     ("eval", "engine"): "transformers",
     ("report_to",): (),
 }
+_TINY_GROUP = 4
 _TINY_PLAY = {"rounds": 2, "groups_per_round": 16, "batch_size": 16, "epochs": 1}
 _NO_TEXT = {"plain_text_fraction": 0.0}  # the small model has never read any
 _TINY_STAGES: dict[str, dict[str, Any]] = {
     "sft": {"epochs": 1, "batch_size": 16, **_NO_TEXT},
-    "grpo": {"steps": 2, "groups_per_step": 4, "group_size": 4, "max_refills": 0, "engine": "transformers"},
+    "grpo": {
+        "steps": 2,
+        "groups_per_step": 4,
+        "max_refills": 0,
+        "engine": "transformers",
+        "batches_ahead": 0,
+        "server_timeout_s": 600.0,
+    },
     "expert_iteration": {**_TINY_PLAY, **_NO_TEXT},
     "dpo": {**_TINY_PLAY, "boards_per_round": 16},
     "distill": {**_TINY_PLAY, **_NO_TEXT},
@@ -110,11 +119,17 @@ def load_tiny(source: str | Path, overrides: Mapping[Setting, Any]) -> RunConfig
 
     Stages, rewards, credit, adapters, words and rules stay as they are. `overrides` count more.
     """
-    stages = load_config(source, overrides).stages
+    config = load_config(source, overrides)
     sizes: dict[Setting, Any] = {
-        (stage, key): value for stage in stages for key, value in _TINY_STAGES[kind_of(stage)].items()
+        (stage, key): value for stage in config.stages for key, value in _TINY_STAGES[kind_of(stage)].items()
     }
-    warmups: dict[Setting, Any] = {(stage, "optimizer", "warmup"): 0.0 for stage in stages}
+    warmups: dict[Setting, Any] = {(stage, "optimizer", "warmup"): 0.0 for stage in config.stages}
+    # What makes sense only beside a setting that is replaced.
+    if config.game.shape is Shape.SPOKEN:
+        sizes[("game", "shape")] = Shape.TRANSCRIPT.value
+    for stage, own in config.stages_of("grpo"):
+        candidates = own.turn_candidates
+        sizes[(stage, "group_size")] = -(-_TINY_GROUP // candidates) * candidates
     return load_config(source, _TINY | sizes | warmups | dict(overrides))
 
 

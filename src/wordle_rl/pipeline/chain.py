@@ -7,6 +7,7 @@ train with it.
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
 from collections.abc import Iterable, Sequence
@@ -21,7 +22,7 @@ from wordle_rl.config.context import GameContext
 from wordle_rl.config.evaluation import evaluation_name
 from wordle_rl.config.files import stored_config
 from wordle_rl.config.run import RunConfig
-from wordle_rl.config.stages import is_stage, kind_of
+from wordle_rl.config.stages import GRPOSettings, RoundSettings, SFTSettings, StageSettings, is_stage, kind_of
 from wordle_rl.data.readers import file_of
 from wordle_rl.pipeline.evaluation import evaluate_and_report
 from wordle_rl.pipeline.push import HubPusher
@@ -200,10 +201,17 @@ def check_space(plan: Plan, directory: Path) -> None:
     each = numbers.trainable_bytes or numbers.weight_bytes
     model = numbers.num_trainable * each  # of a model with adapters, only these are saved
     needed = len(stages) * model
-    kept = [own.save_total_limit for own in map(config.settings_of, stages) if getattr(own, "save_steps", 1)]
-    if kept:
-        # Weights and AdamW's two numbers a weight; the oldest checkpoint is removed once the next is complete.
-        needed += (max(kept) + 1) * (model + 2 * numbers.num_trainable * each)
+    with_optimizer = model + 2 * numbers.num_trainable * each  # AdamW's two numbers a weight
+    passing = 0  # the oldest checkpoint is removed once the next is complete
+    for own in map(config.settings_of, stages):
+        if not getattr(own, "save_steps", 1):
+            continue
+        if own.save_total_limit == 1:
+            passing = 2 * with_optimizer
+        else:  # they stay; between rounds they have no optimizer
+            needed += _num_kept(own, config) * (model if isinstance(own, RoundSettings) else with_optimizer)
+            passing = max(passing, with_optimizer)
+    needed += passing
     place = next(path for path in (directory.absolute(), *directory.absolute().parents) if path.exists())
     own = (file for name in stages for file in (directory / name).rglob("*") if file.is_file())  # will be replaced
     free = shutil.disk_usage(place).free + sum(file.stat().st_size for file in own)
@@ -212,6 +220,17 @@ def check_space(plan: Plan, directory: Path) -> None:
             f"--out {directory}: the disk has {free / 1e6:,.1f} MB free and cannot hold the run's models and "
             f"checkpoints, {needed / 1e6:,.1f} MB; free space, or name another --out"
         )
+
+
+def _num_kept(own: StageSettings, config: RunConfig) -> int:
+    # Checkpoints that a stage leaves. How many games of a file can be learnt from is not known yet; then none count.
+    if own.save_total_limit:
+        return own.save_total_limit
+    if isinstance(own, SFTSettings):
+        num_games = 0 if config.traces.file is not None else config.traces.num_games
+        return int(math.ceil(num_games / own.batch_size) * own.epochs) // own.save_steps
+    assert isinstance(own, GRPOSettings | RoundSettings)
+    return own.num_rounds // getattr(own, "save_steps", 1)
 
 
 def _ahead(config: RunConfig, directory: Path, chain: Sequence[str], *, overwrite: bool) -> set[str]:
