@@ -110,7 +110,7 @@ packages: $(VENV)/.installed-dev  ## wheel and sdist in dist/; the wheel works i
 benchmarks: $(VENV)/.installed-dev  ## each prints a table; add --json for machines
 	for script in tree environment training server; do $(BIN)/python benchmarks/$$script.py || exit 1; done
 
-# torch goes first: the pinned release has a CPU build, an open range would bring gigabytes of CUDA packages.
+# torch goes first: if a CPU build is there already, it stays, and no CUDA packages come.
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) --constraint constraints.txt torch
