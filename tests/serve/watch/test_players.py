@@ -24,6 +24,13 @@ def test_only_listed_players_are_seated(context, tmp_path: Path, name: str) -> N
         Players(tmp_path, context).seat(name, 0.0, 1)
 
 
+def test_the_address_of_endpoints_is_for_no_other_player(context, tmp_path: Path) -> None:
+    players = Players(tmp_path, context, ("openai:some",), "http://127.0.0.1:9/v1")
+    with pytest.raises(ConfigError, match=r"127\.0\.0\.1:9"):
+        players.seat("openai:some", 0.0, 1)
+    assert players.seat("solver", 0.0, 1).lock is players.lock_of(context.solver), "also that of reviews"
+
+
 def test_a_model_of_a_run_says_its_likeliest_guesses(context, finished_run: Path) -> None:
     pytest.importorskip("torch")
     from worded_models import teach_run

@@ -125,7 +125,9 @@ class Players:
             words = load_words(known.source)
             context = GameContext(words, known.split_of(words), context.prompter, self.solver_of(known.source))
         sampling = SamplingSettings(temperature=temperature, max_completion_tokens=reply_bound(name, None))
-        asked = PlayerSpec(name, sampling, seed, base_url=self._base_url)
+        asked = PlayerSpec(name, sampling, seed)
+        if asked.is_served:
+            asked = replace(asked, base_url=self._base_url)
         player = make_player(asked, context.words, context.solver)
         lock = self.lock_of(context.solver)
         return Seat(player.label, player.sampler, replace(context, prompter=player.prompter), lock)
