@@ -51,8 +51,9 @@ ARRIVES = [
     ({"grpo": {"credit": "turn"}}, {}, {"algorithm.adv_estimator": "wordle_turn"}),
     ({"grpo": {"loss_type": "grpo"}}, {}, {"actor_rollout_ref.actor.loss_agg_mode": "seq-mean-token-mean"}),
     ({"grpo": {"save_steps": 0}}, {}, {"trainer.save_freq": 1_000_000_000}),  # after the last step alone
-    ({}, {}, {"trainer.max_actor_ckpt_to_keep": 1, "actor_rollout_ref.actor.optim.betas": [0.9, 0.95]}),
+    ({}, {}, {"trainer.max_actor_ckpt_to_keep": 2, "actor_rollout_ref.actor.optim.betas": [0.9, 0.95]}),
     ({"grpo": {"save_total_limit": 0}}, {}, {"trainer.max_actor_ckpt_to_keep": None}),
+    ({"grpo": {"save_total_limit": 5}}, {}, {"trainer.max_critic_ckpt_to_keep": 5}),
     ({}, {}, {"algorithm.rollout_correction.rollout_is_threshold": 2.0}),
     ({"grpo": {"max_importance_ratio": 7.0}}, {}, {"algorithm.rollout_correction.rollout_is_threshold": 7.0}),
     ({"grpo": {"max_importance_ratio": 0.0}}, {}, {"algorithm.rollout_correction.rollout_is": None}),

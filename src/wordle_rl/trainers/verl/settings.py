@@ -267,14 +267,16 @@ def _rollout(config: RunConfig, training: GRPOSettings, verl: VerlSettings, run:
 
 def _trainer(config: RunConfig, training: GRPOSettings, verl: VerlSettings, run: Path) -> Tree:
     named = Tracking.named(run, config.report_project, None)
+    # Two at least: verl removes the policy of the last checkpoint before the new one has its critic and counts.
+    kept = max(2, training.save_total_limit) if training.save_total_limit else None
     return {
         "nnodes": verl.nodes,
         "n_gpus_per_node": verl.gpus_per_node,
         "total_training_steps": None if verl.epochs else training.steps,
         "total_epochs": verl.epochs or training.steps,
         "save_freq": training.save_steps or 1_000_000_000,  # more steps than any training has: the last one alone
-        "max_actor_ckpt_to_keep": training.save_total_limit or None,
-        "max_critic_ckpt_to_keep": training.save_total_limit or None,
+        "max_actor_ckpt_to_keep": kept,
+        "max_critic_ckpt_to_keep": kept,
         "test_freq": verl.validate_every_steps or -1,
         "val_before_train": verl.validate_every_steps > 0,
         "logger": ["console", *config.trackers],
