@@ -110,6 +110,7 @@ BAD = [
     ("report {run} --cards --audit", "--cards and --audit"),
     ("report {run} --audit --control {run}", "--control"),
     ("report {run} --control {run}/eval/sft.json", "is no control"),
+    ("report {run}/sft --cards --control {run}", "is no run"),
     ("compare {run} {run} --control {run}/eval/sft.json", "is no control"),
     ("compare {run} --reference --names a", "--names"),
     ("export {run} --out {here}/out --dry-run", "--dry-run"),

@@ -87,8 +87,8 @@ def test_more_strict_words_take_secrets_of_an_earlier_training(tmp_path: Path) -
 def test_the_past_of_bundled_and_hub_models_is_read(knows: bool, tmp_path: Path, monkeypatch) -> None:
     assert lineage_of(described_at("bundled")) is not None
 
-    def download(repo: str, name: str, revision: str | None) -> str:
-        assert (repo, name, revision) == ("somebody/wordle", LINEAGE_FILE, "v2")
+    def download(repo: str, name: str, revision: str | None, local_files_only: bool) -> str:
+        assert (repo, name, revision, local_files_only) == ("somebody/wordle", LINEAGE_FILE, "v2", False)
         if not knows:
             raise EntryNotFoundError("the repository has no such file")
         save_lineage(tmp_path, learnt(1))

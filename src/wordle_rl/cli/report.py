@@ -67,6 +67,8 @@ def report(
     if audit:
         _audit(run, as_json)
     elif cards:
+        if control and not is_run(run):
+            raise ConfigError(f"{run} is no run, and controls are kept in one; name the run, or leave out --control")
         keep_controls(run, control)
         written = [str(card) for card in write_cards(run)]
         console.show({"cards": written}, (f"card: {card}" for card in written), as_json)

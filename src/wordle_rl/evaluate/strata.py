@@ -215,7 +215,7 @@ def _board(turns: Iterable[Any]) -> Board:
 def _sources(directory: Path, config: RunConfig) -> tuple[list[Path], bool]:
     """Return a run and those its model comes from, and whether all their records are here."""
     found, complete = [directory], True
-    while (base := described_at(config.model.path)).is_dir():
+    while (base := described_at(config.model.path, cached=True)).is_dir():  # its training has asked the hub
         before = run_directory_around(base)
         if before is None or before in found:
             return found, complete and lineage_of(base) is None

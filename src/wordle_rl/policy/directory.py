@@ -141,10 +141,11 @@ def _fetched(name: str) -> Path:
     return place
 
 
-def described_at(path: str) -> Path:
+def described_at(path: str, *, cached: bool = False) -> Path:
     """Return the directory with the files that say how a model of some settings (`model.path`) was trained.
 
-    Those of a hub model are downloaded; where the hub has none, or does not answer, the model was not trained here.
+    Those of a hub model are downloaded; where the hub has none, or does not answer, the model counts as not trained
+    here. `cached`: look only for what was downloaded before.
     """
     if not is_hub_name(path):
         return Path(converted_path(path))
@@ -153,7 +154,8 @@ def described_at(path: str) -> Path:
     repo, _, revision = path.partition("@")
     try:
         with retries_in_one_line():
-            return Path(hf_hub_download(repo, LINEAGE_FILE, revision=revision or None)).parent
+            file = hf_hub_download(repo, LINEAGE_FILE, revision=revision or None, local_files_only=cached)
+            return Path(file).parent
     except (errors.HTTPError, errors.EntryNotFoundError, errors.LocalEntryNotFoundError, ConnectionError):  # type: ignore[attr-defined]  # of the HTTP library it uses
         return Path(path)
 
