@@ -97,6 +97,19 @@ def test_a_curve_is_inside_the_band_of_its_reference_or_not(tmp_path: Path, runs
     assert [point.inside for point in against_reference(late, record)] == [True, False, True]
 
 
+@pytest.mark.parametrize(
+    ("apart", "spread"),
+    [(0.0, 0.025), (0.01, 0.025), (0.1, 0.1)],
+    ids=["only luck", "less than luck", "seeds and luck"],
+)
+def test_the_band_counts_the_luck_of_games_once(tmp_path: Path, runs: list[Path], apart: float, spread: float) -> None:
+    # Even odds over 400 games have a standard deviation of 0.025, which the spread of seeds holds already. One more seed
+    # is as far from the mean of three as its own spread and that of the mean.
+    attempts = [{"curve": [0.5 + apart * seed], "games_per_point": 400} for seed in (-1, 0, 1)]
+    (point,) = against_reference(plant(tmp_path / "own", curve=(0.5,)), {"attempts": attempts})
+    assert (point.high - point.low) / 2 == pytest.approx(3 * spread * (4 / 3) ** 0.5)
+
+
 def test_the_script_prints_a_row_and_writes_a_record(runs: list[Path], tmp_path: Path, capsys) -> None:
     main([*map(str, runs), "--changed", "nothing", "--out", str(tmp_path / "record.json")])
     assert capsys.readouterr().out.strip().endswith("nothing |")

@@ -1,18 +1,20 @@
-"""Laws of chat as teacher games: word for word, every reply trained on, each odd row counted, nothing held out."""
+"""Laws of chat as teacher games: word for word, every reply but a prompt's trained on, each odd row counted, nothing held out."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from training_fixtures import compact
 
+from wordle_rl.chat.masks import mask_picture
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.model import GameSettings
 from wordle_rl.config.teachers import TraceSettings
-from wordle_rl.data.dataset import TracesFromFile
+from wordle_rl.data.dataset import TracesFromFile, instruction_rows
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.data.readers import OddRowError, game_of, games_of, holds_talk, read_row
-from wordle_rl.prompt import Prompter, Thinking
+from wordle_rl.prompt import Prompter, Shape, Thinking
 from wordle_rl.runs import write_jsonl
 from wordle_rl.train.example import encode_traces
 from wordle_rl.words.split import split_secrets
@@ -73,6 +75,29 @@ def test_instructions_become_messages(taken, split) -> None:
     system = {"role": "system", "content": "rules"}
     assert [[*game.messages] for game in games[:3]] == [plain, [system, *plain], [system, *plain]]
     assert [message["role"] for message in games[3].messages] == ["system", *["user", "assistant"] * 2]
+
+
+@pytest.mark.parametrize("shape", Shape)
+def test_replies_in_a_prompt_that_stands_apart_are_not_learnt(small_words, split, codec, taken, shape) -> None:
+    first, second = reply(split.train[0]), reply(split.train[1])
+    opening = [{"role": "user", "content": "play"}]
+    prompt = [*opening, first, {"role": "user", "content": "5x6"}]
+    apart = {"prompt": prompt, "completion": [second]}
+    written = [*instruction_rows([*prompt, second])]
+    for rows, learnt in [
+        ([{"messages": [*prompt, second]}], [first, second]),
+        ([apart], [second]),
+        ([written[1]], [second]),
+        (written, [first, second]),
+        ([{"prompt": opening, "completion": [*prompt[1:], second]}], [first, second]),
+    ]:
+        given, games = taken(*rows)
+        assert not given.rejected
+        made = encode_traces(games, compact(shape), codec, 1000).examples
+        pictures = "".join(mask_picture(codec, each.token_ids, each.loss_mask) for each in made)
+        assert re.findall("⟦(.*?)<.end.>⟧", pictures) == [each["content"] for each in learnt]
+    with pytest.raises(OddRowError, match="missing_field"):
+        read_row({"prompt": [*prompt, second], "completion": []})
 
 
 def test_the_input_of_an_instruction_is_a_part_of_it(taken, split) -> None:

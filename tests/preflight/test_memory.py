@@ -152,6 +152,19 @@ def test_labelled_boards_count_as_rows_and_those_of_a_game_stay_together() -> No
     assert activations(12, **compiled) == activations(8, "wins", **compiled) + activations(4, "wins", **compiled)
 
 
+def test_turns_learnt_as_rows_are_those_of_games_that_guesses_cut_short() -> None:
+    def activations(shape: str, guesses: int) -> int:
+        settings = {
+            "stages": ["sft", "grpo"], "game": {"thinking": "off", "shape": shape, "max_turns": 6},
+            "model": {"precision": "fp32", "micro_batch_size": 4}, "grpo": {"guesses": guesses},
+        }  # fmt: skip
+        return memory_of_stages(RunConfig.model_validate(settings), SMALL, 90, 90)["grpo"].step
+
+    whole, one, two, more = (activations("state", guesses) for guesses in (0, 1, 2, 100))
+    assert (2 * one, 6 * one, more) == (two, whole, whole)
+    assert activations("transcript", 1) == activations("transcript", 0) == one
+
+
 def test_logits_of_a_large_vocabulary_are_counted_by_the_piece_in_every_stage() -> None:
     stages = ["sft", "grpo", "expert_iteration", "dpo", "distill"]
     config = RunConfig.model_validate({"stages": stages, "game": {"thinking": "off"}, "model": {"precision": "fp32"}})

@@ -78,7 +78,8 @@ def dialogues(trace: GameRecord, prompter: Prompter) -> list[list[Message]]:
         earlier = [*trace.messages]
         for end in replies:
             earlier[end] = prompter.remembered(earlier[end]["content"])
-        return [[*earlier[:end], trace.messages[end]] for end in replies]
+        ends = zip(replies, trace.turns, strict=True)
+        return [[*earlier[:end], trace.messages[end]] for end, turn in ends if turn.taught]
     if trace.messages:
         return [[*trace.messages]]
     if prompter.shape is Shape.TRANSCRIPT:

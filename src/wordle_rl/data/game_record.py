@@ -168,9 +168,12 @@ class GameRecord:
 
     @property
     def lesson(self) -> tuple[object, ...]:
-        """What is learnt from the game, equal for duplicates: its messages, or its secret, guesses and thoughts."""
+        """What is learnt from the game, equal for duplicates: its messages, or its secret, guesses and thoughts; and
+        which turns.
+        """
         if self.messages:
-            return tuple((message["role"], message["content"]) for message in self.messages)
+            talk = tuple((message["role"], message["content"]) for message in self.messages)
+            return talk, tuple(turn.taught for turn in self.turns)
         return self.secret, tuple((turn.guess, turn.marks, turn.thinking, turn.taught) for turn in self.turns)
 
     @property

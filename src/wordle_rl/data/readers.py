@@ -51,11 +51,13 @@ class Said:
             be no word. None if there is none.
         guesses: Guesses on its board, in lower case.
         messages: Its conversation, which ends with a reply. Empty for a board.
+        num_prompt: Of the messages, those of a prompt that stands apart; replies in it are read, not learnt.
     """
 
     secret: str | None
     guesses: tuple[str, ...] = ()
     messages: tuple[Message, ...] = ()
+    num_prompt: int = 0
 
 
 class _Shape(Protocol):
@@ -83,8 +85,9 @@ class _Messages:
     def read(self, row: Row) -> Said:
         _refuse_other_parts(row)
         told = next((row[name] for name in ("messages", "conversations") if row.get(name) is not None), None)
+        num_prompt = 0
         if told is None:
-            told = [*row["prompt"], *row["completion"]]
+            told, num_prompt = [*row["prompt"], *row["completion"]], len(row["prompt"])
         messages: list[Message] = []
         for given in told if isinstance(told, list | tuple) else ():
             message = _as_message(given)
@@ -100,13 +103,15 @@ class _Messages:
         talk = messages[1:] if messages and messages[0]["role"] == "system" else messages
         if not talk or len(talk) % 2 or any(m["role"] != ("user", "assistant")[i % 2] for i, m in enumerate(talk)):
             raise OddRowError("unreadable_messages")
-        return Said(_secret_of(row), messages=tuple(messages))
+        if num_prompt == len(messages):
+            raise OddRowError("missing_field")
+        return Said(_secret_of(row), messages=tuple(messages), num_prompt=num_prompt)
 
 
 class _Instruction:
     """`{"instruction", "input", "output"}`, or `{"prompt", "completion"}` as texts: one reply.
 
-    A prompt in ChatML is split into its messages.
+    A prompt in ChatML is split into its messages; the replies in it are not learnt.
     """
 
     def matches(self, row: Row) -> bool:
@@ -131,7 +136,8 @@ class _Instruction:
                 reply = f"<think>{begun.rpartition('<think>')[2]}{reply}"
         else:
             messages = [Message(role="user", content=instruction.strip())]
-        return Said(_secret_of(row), messages=(*messages, Message(role="assistant", content=reply)))
+        talk = (*messages, Message(role="assistant", content=reply))
+        return Said(_secret_of(row), messages=talk, num_prompt=len(messages))
 
 
 class _History:
@@ -252,16 +258,22 @@ def holds_talk(source: Path) -> bool:
 
 
 def game_of(said: Said, words: WordList, prompter: Prompter, *, checked: bool = True) -> GameRecord:
-    """Make a game of a conversation, to be trained on word for word. Every reply must hold a listed guess.
+    """Make a game of a conversation, to be trained on word for word. Every reply must hold a listed guess; those of a
+    prompt that stands apart are not taught.
 
     Without a named secret the last guess counts as the secret, since it might have been right. Guesses then have no
     marks. With `checked` False, replies need hold no guess; a conversation without any has no secret.
     """
-    replies = [message["content"] for message in said.messages if message["role"] == "assistant"]
+    # Text, and whether it is taught.
+    replies = [
+        (message["content"], place >= said.num_prompt)
+        for place, message in enumerate(said.messages)
+        if message["role"] == "assistant"
+    ]
     if not replies:
         raise OddRowError("missing_field")
     guesses = []
-    for reply in replies:
+    for reply, _ in replies:
         parsed = prompter.parse(reply)
         guess = parsed.word if isinstance(parsed, Guess) and parsed.word in words else None
         if checked and guess is None:
@@ -272,10 +284,10 @@ def game_of(said: Said, words: WordList, prompter: Prompter, *, checked: bool = 
     if checked and secret not in words:
         raise OddRowError("unlisted_secret")
     turns = []
-    for guess, reply in zip(guesses, replies, strict=True):
+    for guess, (reply, taught) in zip(guesses, replies, strict=True):
         marks = score_guess(secret, guess) if guess and named in words else None
         outcome = Outcome.SCORED if guess else Outcome.MALFORMED
-        turns.append(TurnRecord(guess, marks, outcome=outcome, reply=reply))
+        turns.append(TurnRecord(guess, marks, taught, outcome=outcome, reply=reply))
     return GameRecord(secret, tuple(turns), messages=said.messages)
 
 

@@ -255,14 +255,17 @@ class BandPoint:
 def against_reference(run: Path, record: Mapping[str, Any]) -> list[BandPoint]:
     """Compare a run's curve with those of a record.
 
-    The band is the mean of the record's seeds, and three standard deviations to both sides: those between seeds, pooled
-    over the whole curve since three seeds say little about one place of it, and those of a win rate of so many games.
+    The band is the mean of the record's seeds, and to both sides three standard deviations of one more seed's distance
+    from it: those of a win rate of so many games, and what seeds differ by beyond that, pooled over the whole curve
+    since three seeds say little about one place of it.
     """
     attempts = record["attempts"]
     curves = np.array([each["curve"] for each in attempts])  # (seeds, points)
     means = curves.mean(axis=0)
     clipped = means.clip(0.01, 0.99)  # at 0 and 1 a binomial variance would vanish
-    variance = curves.var(axis=0, ddof=1).mean() + clipped * (1 - clipped) / attempts[0]["games_per_point"]
+    of_games = clipped * (1 - clipped) / attempts[0]["games_per_point"]
+    of_seeds = max(0.0, curves.var(axis=0, ddof=1).mean() - of_games.mean())
+    variance = (of_games + of_seeds) * (1 + 1 / len(attempts))
     low, high = (means - BAND * variance**0.5).clip(0, 1), (means + BAND * variance**0.5).clip(0, 1)
     points = zip(curve_of(run, config_of(run)), low.tolist(), high.tolist(), strict=False)
     return [BandPoint(number, *point) for number, point in enumerate(points, start=1)]

@@ -325,9 +325,6 @@ class Batches:
         self._max_completion_tokens, self._window = max_completion_tokens, window
         self._batch_of: dict[int, Slots] = {}
 
-    def __len__(self) -> int:
-        return len(set(self._batch_of.values()))
-
     def clear(self) -> None:
         """Drop every game and its cache."""
         self._batch_of.clear()

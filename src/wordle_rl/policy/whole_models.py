@@ -27,7 +27,8 @@ from wordle_rl.policy.multimodal import language_config
 from wordle_rl.runs import RunError
 
 Dtype = Literal["auto", "float32", "bfloat16"]
-_SHARDS = "pytorch_model_fsdp_0"
+SHARDS = "pytorch_model_fsdp_0"
+"""Directory in a checkpoint that holds the shards of its weights."""
 _PROBE_LENGTH = 64
 _TOLERANCE = {"float32": 1e-4, "bfloat16": 0.1, "float16": 0.02}
 """Largest distance of logits (see `checked`) that rounding of weights explains."""
@@ -118,7 +119,7 @@ def _stored_dtype(base: str) -> str:
 
 def is_sharded(checkpoint: Path) -> bool:
     """Return True if the weights of a checkpoint are sharded over several processes' files."""
-    return (checkpoint / _SHARDS).is_dir() or (checkpoint / INDEX).is_file()
+    return (checkpoint / SHARDS).is_dir() or (checkpoint / INDEX).is_file()
 
 
 def consolidate(checkpoint: Path, out: Path) -> int:
@@ -126,9 +127,9 @@ def consolidate(checkpoint: Path, out: Path) -> int:
 
     Return the number of weights (tensors).
     """
-    shards = checkpoint / _SHARDS if (checkpoint / _SHARDS).is_dir() else checkpoint
+    shards = checkpoint / SHARDS if (checkpoint / SHARDS).is_dir() else checkpoint
     if not (shards / INDEX).is_file():
-        raise ConfigError(f"{checkpoint} holds no sharded checkpoint: neither it nor {_SHARDS} in it has a {INDEX}")
+        raise ConfigError(f"{checkpoint} holds no sharded checkpoint: neither it nor {SHARDS} in it has a {INDEX}")
     if not (checkpoint / "config.json").is_file():
         raise ConfigError(f"{checkpoint} has no config.json; copy that of the model it was trained from into it")
     check_empty(out)

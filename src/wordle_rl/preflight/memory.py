@@ -222,8 +222,10 @@ def memory_of_stages(
 
 def _grpo_rows(config: RunConfig, grpo: GRPOSettings) -> int:
     games = grpo.groups_per_step * grpo.group_size
+    most = config.game.rules.max_replies
     row_per_turn = config.game.shape is not Shape.TRANSCRIPT or grpo.turn_candidates > 1
-    return min(config.model.micro_batch_size or games, games) * (config.game.rules.max_replies if row_per_turn else 1)
+    rows_per_game = min(grpo.guesses or most, most) if row_per_turn else 1
+    return min(config.model.micro_batch_size or games, games) * rows_per_game
 
 
 def _round_rows(config: RunConfig, settings: RoundSettings, length: int, *, shares: bool) -> tuple[int, int, int]:

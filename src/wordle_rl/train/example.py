@@ -70,8 +70,8 @@ def encode_traces(
         )
         for trace, dialogue in games:
             ids, mask = encode_game(codec, dialogue, only_last=prompter.shape is Shape.SPOKEN)
-            # In other shapes only taught turns became dialogues; of a chat row every reply is taught.
-            if prompter.shape is Shape.TRANSCRIPT and not trace.messages:
+            # In other shapes a taught turn is a dialogue of its own, but for conversations that came as one.
+            if prompter.shape is Shape.TRANSCRIPT or (trace.messages and prompter.shape is Shape.STATE):
                 mask = only_taught(mask, [turn.taught for turn in trace.turns])
             if trace.messages and unwritable(codec, "".join(message["content"] for message in dialogue)):
                 encoded.rejected["unwritable"] += 1  # the bundled model has tokens only for its own words

@@ -37,6 +37,7 @@ from wordle_rl.policy.device import device_kind, release_memory
 from wordle_rl.policy.loading import context_budget, load_weights, save_model
 from wordle_rl.policy.sizes import FEW_WEIGHTS
 from wordle_rl.policy.transformers import TransformersSampler
+from wordle_rl.policy.whole_models import SHARDS
 from wordle_rl.runs.distributed import gather, wait_for_all
 from wordle_rl.train.example import Example
 from wordle_rl.train.logprobs import Scorer, Scores, layers_of
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
     from transformers import PreTrainedModel
 
-SHARDS = "pytorch_model_fsdp_0"
 _OPTIMIZER, _OPTIMIZER_SHARDS = "optimizer.pt", "optimizer_0"
 ROWS_SCORED = 256
 """Rows to score at once without a gradient."""
