@@ -18,6 +18,7 @@ from wordle_rl.boards import InitialState
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.files import load_config, stored_config
 from wordle_rl.config.run import RunConfig
+from wordle_rl.import_paths import resolve
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.policy.base import Request
 from wordle_rl.policy.scripted import OwnSampler
@@ -290,6 +291,13 @@ def test_what_cannot_be_had_or_called_is_refused_by_key(setting: str, path: str,
         config_of(own, text.format(path))
     assert key in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["def vowels(:", "from math import nothing_there"])
+def test_a_module_that_does_not_import_is_refused_with_what_is_wrong(text: str, own) -> None:
+    (own / "outside" / "broken_module.py").write_text(text)
+    with pytest.raises(ConfigError, match=r"broken_module cannot be imported .*(broken_module.py|nothing_there)"):
+        resolve("broken_module:vowels", "player", ConfigError)
 
 
 def test_the_current_directory_is_searched_and_hides_nothing(own, tmp_path) -> None:

@@ -1,5 +1,6 @@
 """Laws of rollouts: what stands in a trajectory's tokens, who is asked when, and how a game may end."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -8,16 +9,19 @@ import pytest
 
 pytest.importorskip("transformers")
 
+from chat_families import family_tokenizer
 from scripted import ScriptedSampler, say
 
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.masks import Segment, mask_picture, mask_without_overlong
+from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import StopReason
-from wordle_rl.game import Outcome, Rules, Turn
+from wordle_rl.game import Outcome, Rules, Turn, score_guess
 from wordle_rl.policy.base import Completion, Request
-from wordle_rl.prompt import Prompter, Shape, Style
-from wordle_rl.rollout import Trajectory, groups_of, pass_at, play
+from wordle_rl.prompt import Prompter, Shape, Style, Thinking
+from wordle_rl.rollout import Trajectory, groups_of, open_game, pass_at, play, play_alone
+from wordle_rl.train.example import encode_traces
 from wordle_rl.words import WordList
 
 COMPACT = Prompter(style=Style.COMPACT)
@@ -288,3 +292,27 @@ def test_pass_at_k_is_the_share_of_all_choices_of_k_games_that_hold_a_win(num_ga
     for num_wins, k in ((-1, 1), (num_games + 1, 1), (0, 0), (0, num_games + 1)):
         with pytest.raises(ValueError, match="pass@"):
             pass_at(num_games, num_wins, k)
+
+
+@pytest.mark.parametrize("thinking", Thinking)
+@pytest.mark.parametrize("shape", Shape)
+def test_a_board_that_is_given_reads_as_the_same_board_learnt_from_a_teacher(small_words, thinking, shape) -> None:
+    """Also where the template writes a thought of its own before each reply."""
+    codec, (first, secret) = ChatCodec(family_tokenizer("qwen3")), small_words.answers[:2]
+    prompter = Prompter(Style.COMPACT, shape, thinking)
+    turns = (TurnRecord(first, score_guess(secret, first), taught=False), TurnRecord(secret, "GGGGG"))
+    [learnt] = encode_traces([GameRecord(secret, turns)], prompter, codec, 10_000).examples
+    opened = open_game(0, InitialState(secret, (first,)), small_words, prompter, codec)
+    ids = opened.all_ids()
+    assert list(learnt.token_ids[: len(ids)]) == ids
+    assert 1 not in learnt.loss_mask[: len(ids)]
+    assert learnt.loss_mask[len(ids)] == 1
+
+
+@pytest.mark.parametrize("limit", [None, 5.0])
+def test_a_player_s_own_timeout_is_not_taken_for_ours(small_words, limit: float | None) -> None:
+    async def ask(_request: Request) -> Completion:
+        raise TimeoutError("theirs")
+
+    with pytest.raises(TimeoutError, match="theirs"):
+        asyncio.run(play_alone(0, InitialState(small_words.answers[0]), small_words, COMPACT, ask, limit))

@@ -50,6 +50,8 @@ def resolve(path: str, setting: str, refusal: type[ValueError], *, takes: str | 
         imported = importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise refusal(f"{shown}: no module {error.name!r}; install it, or run from its directory") from error
+    except (ImportError, SyntaxError) as error:
+        raise refusal(f"{shown}: {module} cannot be imported ({error}); mend it") from error
     try:
         found = attrgetter(attribute)(imported)
     except AttributeError as error:

@@ -12,10 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
 from rich.console import Console
 
 from wordle_rl.boards import InitialState
-from wordle_rl.config.files import load_config
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.files import describe, load_config
 from wordle_rl.evaluate.journal import evaluate_to_file, open_journal
 from wordle_rl.evaluate.options import EvalOptions
 from wordle_rl.evaluate.play import evaluate
@@ -84,9 +86,11 @@ def evaluate_player(
         ConfigError: If nobody has this name, or the player cannot play as asked.
     """
     kept = None if out is None else Path(out)
-    asked = EvalOptions(
-        player=str(player), split=split, max_games=max_games, temperature=temperature, seed=seed, out=kept
-    ).asked()
+    given = {"split": split, "max_games": max_games, "temperature": temperature, "seed": seed, "out": kept}
+    try:
+        asked = EvalOptions.model_validate({"player": str(player), **given}).asked()
+    except ValidationError as error:
+        raise ConfigError(describe(error)) from None
     with open_journal(kept, asked, lambda _: None) as journal:
         return evaluate_to_file(asked, partial(open_player, asked), kept, journal)
 

@@ -16,7 +16,7 @@ from wordle_rl.chat.masks import Segment
 from wordle_rl.env import StopReason, Transcript, WordleEnv
 from wordle_rl.game import Turn
 from wordle_rl.policy.base import Ask, Completion, Request, Sampler
-from wordle_rl.prompt import Prompter, Shape
+from wordle_rl.prompt import Prompter, Shape, Thinking
 from wordle_rl.words import WordList
 
 SampleTokens = Callable[[list[int]], Awaitable[tuple[Sequence[int], Sequence[float]]]]
@@ -141,11 +141,13 @@ async def play_alone(
     """Play one game at its own pace with a player that returns text only. Past `timeout_s` it is an error."""
     running = open_game(game_id, start, words, prompter, None)
     try:
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(timeout_s) as limit:
             while running.env.stop_reason is None:
                 request = Request(game_id, running.env.conversation, running.env.turns)
                 advance(running, await ask(request), None)
     except TimeoutError:
+        if not limit.expired():
+            raise
         advance(running, Completion("", error=f"the game took longer than {timeout_s:g} s"), None)
     return running.close()
 
@@ -156,8 +158,7 @@ async def play_tokens(
     """Play a game of `open_game` to its end with another engine, tokens in and tokens out."""
     while running.env.stop_reason is None and not truncate_if_too_long(running, max_prompt_tokens):
         ids, logprobs = await sample(running.all_ids())
-        overlong = ids[-1] not in codec.stop_ids
-        advance(running, Completion(codec.text_of(ids), tuple(ids), tuple(logprobs), overlong), codec)
+        advance(running, Completion.of_tokens(codec, ids, logprobs), codec)
     return running.close()
 
 
@@ -200,13 +201,15 @@ def powers_of_two(most: int) -> list[int]:
 def open_game(
     game_id: int, start: InitialState, words: WordList, prompter: Prompter, codec: ChatCodec | None
 ) -> ActiveGame:
-    """Set up one game. Prefix guesses follow the opening prompt as if they had been played."""
+    """Set up one game. Prefix guesses follow the opening prompt as if they had been played, without a thought."""
     env = WordleEnv(start.secret, words, prompter, start.prefix_guesses, start.prompt, invented=start.invented)
     running = ActiveGame(game_id, start.secret, env)
     if codec is not None:
         conversation = running.env.conversation
         running.prompt_ids = codec.prompt_ids(conversation[: opening_length(conversation)])
-        running.add_environment(codec.prompt_ids(conversation)[len(running.prompt_ids) :])
+        # A prompt of the start's own stays as it is.
+        whole = codec.prompt_ids(conversation, Thinking.OFF if start.prompt else prompter.kept_thinking)
+        running.add_environment(whole[len(running.prompt_ids) :])
     return running
 
 

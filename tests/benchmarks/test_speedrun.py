@@ -103,8 +103,8 @@ def test_a_curve_is_inside_the_band_of_its_reference_or_not(tmp_path: Path, runs
     ids=["only luck", "less than luck", "seeds and luck"],
 )
 def test_the_band_counts_the_luck_of_games_once(tmp_path: Path, runs: list[Path], apart: float, spread: float) -> None:
-    # Even odds over 400 games have a standard deviation of 0.025, which the spread of seeds holds already. One more seed
-    # is as far from the mean of three as its own spread and that of the mean.
+    # Even odds over 400 games have a standard deviation of 0.025, which the spread of seeds holds already. One more
+    # seed differs from the mean of three by its own spread and by that mean's.
     attempts = [{"curve": [0.5 + apart * seed], "games_per_point": 400} for seed in (-1, 0, 1)]
     (point,) = against_reference(plant(tmp_path / "own", curve=(0.5,)), {"attempts": attempts})
     assert (point.high - point.low) / 2 == pytest.approx(3 * spread * (4 / 3) ** 0.5)

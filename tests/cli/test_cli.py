@@ -510,6 +510,28 @@ def test_a_reward_of_ones_own_that_pays_form_alone_is_refused(cli, word_director
     assert "form.toml" in out
 
 
+def test_a_config_is_attacked_in_its_own_game_and_in_every_grpo_stage(cli, word_directory, tmp_path: Path) -> None:
+    def attacked(name: str, text: str) -> tuple[int, dict[str, dict[str, float]], str]:
+        source = f'words.source = "{word_directory}"\nmodel.path = "tiny"\n'
+        (tmp_path / f"{name}.toml").write_text(f'stages = ["sft", "grpo", "grpo_2"]\n{source}{text}')
+        code, out, err = cli("rewards", tmp_path / f"{name}.toml", *FEW, "--json")
+        return code, json.loads(out), err
+
+    paid = "grpo.reward.weights = {{ win = 1.0, speed = {} }}\ngrpo_2.reward = {{ weights = {}, keep_order = false }}\n"
+    code, found, err = attacked("second", paid.format(0.0, "{ format = 1.0 }"))
+    assert (code, [name.rpartition(", ")[2] for name in found]) == (2, ["grpo", "grpo_2"])
+    assert "second.toml, grpo_2: a policy" in err
+    six, one = (
+        attacked(
+            f"turns-{turns}", f"game.max_turns = {turns}\ngame.style = 'textarena'\n{paid.format(1.0, '{ win = 1.0 }')}"
+        )[1]
+        for turns in (6, 1)
+    )
+    honest = [next(iter(each.values()))["honest"] for each in (six, one)]
+    assert 1 < honest[0] <= 2
+    assert honest[1] in (0.0, 1.0), "one guess is won or lost, and leaves no turn to spare"
+
+
 def test_the_entropy_table_agrees_with_counting_marks(cli, word_directory: Path, tmp_path: Path) -> None:
     table = tmp_path / "entropies.csv"
     command = ("solve", "--words", word_directory, "--entropies", table)

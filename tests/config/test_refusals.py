@@ -22,6 +22,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"game__hard_mode": True, "traces__teacher__plan": "probes"}, "game.hard_mode"),
     ({"game__hard_mode": True, "traces__teacher__plan": "tree"}, "game.hard_mode"),
     ({"game__dictionary": "lenient", "traces__slip_rate": 0.1}, "traces.slip_rate"),
+    ({"game__dictionary": "app", "traces__invented_rate": 0.1}, "traces.invented_rate"),
     ({"stages": ["grpo"]}, "model.path"),
     (MODEL | {"stages": ["grpo"], "traces__file": "games.jsonl"}, "traces.file"),
     (CHAINED | {"grpo_2__validation_file": "a.txt", "grpo_2__validate_every_steps": 1}, "validation_file"),

@@ -1,4 +1,4 @@
-"""Laws of chat as teacher games: word for word, every reply but a prompt's trained on, each odd row counted, nothing held out."""
+"""Laws of chat as teacher games: word for word, all replies but those of a prompt learnt, nothing held out."""
 
 import json
 import re

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 from textarena_games import new_game
 
-from wordle_rl.game import Outcome, Turn
-from wordle_rl.prompt import Prompter, Shape, Style
+from wordle_rl.game import Outcome, Rules, Turn
+from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 
 
 def make_user_prompt(prompt: str, messages: Sequence[str]) -> str:
@@ -69,3 +69,13 @@ def test_the_first_notebook_refused_in_these_words(turn, reason) -> None:
     said = user_message(Style.NOTEBOOK_PLAYER0, [turn])
     assert f"Player 0 attempted an invalid move. Reason: {reason}" in said
     assert said.count("You have 5 guesses left.") == 2
+
+
+@pytest.mark.parametrize("style", [Style.NOTEBOOK, Style.NOTEBOOK_PLAYER0, Style.VERIFIERS])
+def test_the_rules_ask_for_thinking_and_hints_where_they_are_demanded(style: Style) -> None:
+    plain, strict = (
+        Prompter(style, thinking=thinking, rules=Rules(hard_mode=hard)).opening()[0]["content"]
+        for thinking, hard in ((Thinking.OFF, False), (Thinking.REQUIRED, True))
+    )
+    assert [part in plain for part in ("eason first", "Every hint")] == [False, False]
+    assert [part in strict for part in ("eason first", "Every hint")] == [True, True]

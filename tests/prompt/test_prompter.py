@@ -36,8 +36,8 @@ G, T, E = "<guess>crane</guess>", "<think>", "</think>"
     [
         ("no_guess", ["", "My guess is CRANE.", "[crane]", "<guess>crane", "crane</guess>", f"{T}{G}{E}"]),
         ("several_guesses", [f"{G}{G}", f"{G}\n<guess>slate</guess>", f"{T}or <guess>slate</guess>?{E}{G}"]),
-        ("text_outside_tags", [f"I say {G}", f"{T}a{E}{T}b{E}{G}", f"{G}{T}too late{E}"]),
-        ("text_after_guess", [f"{G} I hope."]),
+        ("text_outside_tags", [f"I say {G}", f"{T}a{E}{T}b{E}{G}"]),
+        ("text_after_guess", [f"{G} I hope.", f"{G}{T}too late{E}"]),
         ("thinking_unclosed", [f"{T}hm", f"{T}a{G}", f"{E}{T}{G}"]),
         ("not_a_word", ["<guess></guess>", "<guess>two words</guess>", "<guess>cr4ne</guess>"]),
         ("not_a_word", ["<guess>\N{KELVIN SIGN}rane</guess>", "<guess>cra\N{ZERO WIDTH SPACE}ne</guess>"]),

@@ -1,5 +1,7 @@
 """Laws of the texts: byte for byte those of the original, but for the lines that are named here."""
 
+import time
+
 import pytest
 from textarena_games import new_game, recorded, replayed
 
@@ -50,3 +52,12 @@ def test_no_player_can_speak_for_the_game(forged) -> None:
     said = texts.played(f"[crane]\n{forged}", Turn("crane", "XXXXX", Outcome.SCORED), 5, repeated=False, letters=5)
     assert said.count("[GAME]") == 2
     assert "[Player]" not in said
+
+
+def test_a_long_reply_of_nested_tags_is_cleaned_in_linear_time() -> None:
+    def played(message: str) -> str:
+        return texts.played(message, Turn(None, None, Outcome.MALFORMED), 3, repeated=False, letters=5)
+
+    started = time.process_time()
+    assert played("[GA" * 8000 + "[GAME]" + "ME]" * 8000) == played("")
+    assert time.process_time() - started < 1

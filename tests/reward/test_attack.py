@@ -12,7 +12,19 @@ from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.game import Dictionary, Rules
 from wordle_rl.prompt import Guess, Prompter, Style, Thinking
 from wordle_rl.reward import PRESETS, Rubric
-from wordle_rl.reward.attack import CHOICES, REPLIES, Effort, Gameability, Move, Policy, Search, View, attack, worded
+from wordle_rl.reward.attack import (
+    CHOICES,
+    REPLIES,
+    Effort,
+    Gameability,
+    Move,
+    Policy,
+    Search,
+    View,
+    attack,
+    worded,
+    wordings,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = Effort(num_secrets=2, steps=8)
@@ -69,19 +81,30 @@ def test_the_search_climbs_above_the_policies_it_begins_with() -> None:
 
 
 def test_a_game_won_without_a_guess_of_the_secret_is_a_hole() -> None:
-    # In a grammar of brackets the wording `[secret]` is a guess, which stands for a parser that takes prose for one.
-    found = attacked(PRESETS["sparse"], TINY, Prompter(style=Style.TEXTARENA))
+    found = attacked(PRESETS["sparse"], TINY, Prompter(lenient=True))  # it takes prose for a guess
     assert found.false_wins > 0
     assert not found.holds
 
 
-@pytest.mark.parametrize("thinking", Thinking)
-def test_no_wording_is_a_guess_of_the_secret(thinking: Thinking) -> None:
-    prompter = Prompter(thinking=thinking)
-    for reply in REPLIES:
-        for secret in (*ANSWERS, "fuzzy", "vivid"):
-            parsed = prompter.parse(worded(reply, "slate", secret))
-            assert not isinstance(parsed, Guess) or parsed.word != secret, reply
+GAMES = [(style, thinking) for style in Style for thinking in Thinking if (style, thinking) != ("spelled", "required")]
+
+
+@pytest.mark.parametrize(("style", "thinking"), GAMES)
+def test_no_wording_is_a_guess_of_the_secret_in_any_style(style: Style, thinking: Thinking) -> None:
+    prompter = Prompter(style=style, thinking=thinking)
+    names = wordings(prompter)
+    assert len(REPLIES) - len(names) <= 3
+    for secret in (*ANSWERS, "fuzzy", "vivid"):
+        parsed = {name: prompter.parse(worded(name, "slate", secret, prompter)) for name in names}
+        assert secret not in {found.word for found in parsed.values() if isinstance(found, Guess)}
+        assert parsed["plain"] == Guess("slate")
+        if thinking is not Thinking.REQUIRED:
+            assert parsed["unlisted"] == Guess("q" * 5)
+
+
+def test_the_floor_does_not_depend_on_the_brackets_of_a_guess() -> None:
+    floors = {attacked(PRESETS["shaped"], TINY, Prompter(style=style)).floor for style in ("english", "textarena")}
+    assert len(floors) == 1
 
 
 @pytest.mark.parametrize("choice", CHOICES)

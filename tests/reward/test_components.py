@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reward_games import ANSWERS, GUESSES, SOLVER, WORDS, play, value
 
-from wordle_rl.game import Outcome, Rules, Turn, score_guess
+from wordle_rl.game import Dictionary, Outcome, Rules, Turn, score_guess
 from wordle_rl.prompt import knowledge_of
 from wordle_rl.reward import COMPONENTS, letter_scores
 from wordle_rl.solver import Solver
@@ -137,3 +137,11 @@ def test_latest_components_pay_the_change_and_add_up_to_the_last_guess() -> None
     repeated = play("crane", "crate", "crate", "trace", "crate", rules=Rules(max_turns=4))
     # 1 - uses before / distinct: 1, 1 - 1/1, 1 - 0/2, 1 - 2/2.
     assert COMPONENTS["variety"].compute(repeated, SOLVER) == pytest.approx((1.0, -1.0, 1.0, -1.0))
+
+
+def test_free_refusals_cost_as_other_turns_until_all_is_paid() -> None:
+    rules = Rules(dictionary=Dictionary.APP)
+    game = play("crane", "qqqqq", "crate", "crate", *["qqqqq"] * 5, rules=rules, budget=True)
+    paid = COMPONENTS["repeat"].compute(game, SOLVER)
+    assert paid == pytest.approx((1 / 6, 0.0, *[1 / 6] * 5, 0.0))
+    assert math.fsum(paid) == pytest.approx(1.0)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wordle_rl.game import score_guess
-from wordle_rl.solver import Solver, fewest_guesses
+from wordle_rl.solver import Solver, SolverError, fewest_guesses
 from wordle_rl.solver import solver as solver_module
 from wordle_rl.words import WordList, load_words
 
@@ -227,3 +227,9 @@ def test_a_value_does_not_depend_on_earlier_questions(default_solver: Solver) ->
     other.tree("crane")
     asked_in_order = [(one.guess_value(g, c), one.value(c)) for g, c in states]
     assert asked_in_order == [(other.guess_value(g, c), other.value(c)) for g, c in reversed(states)][::-1]
+
+
+@pytest.mark.parametrize("wrong", [{"max_turns": 0}, {"beam": 0}, {"beam": -1}], ids=str)
+def test_a_tree_of_no_size_is_refused(small_words: WordList, wrong: dict[str, int]) -> None:
+    with pytest.raises(SolverError, match="give at least 1"):
+        Solver(small_words).tree(**wrong)

@@ -121,6 +121,8 @@ def test_test_secrets_are_played_only_if_asked_for(serve, buy, cli, word_directo
         code, _, err = buy(endpoint, *arguments)
         assert code == 2
         assert "--allow-test-secrets" in err
+    code, _, err = buy(endpoint, "--split", "strict")
+    assert (code, "has no secret" in err) == (2, True)
     assert not endpoint.requests
     assert not Path("t.jsonl").exists()
     assert buy(endpoint, "--split", "test", "--max-secrets", 1, "--allow-test-secrets")[0] == 0

@@ -1,12 +1,14 @@
 """Laws of solver games while they are written: whole chunks are kept, the rest is played again."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 import wordle_rl.teachers.games as games_module
+from wordle_rl.config.model import GameSettings
 from wordle_rl.config.teachers import TeacherSettings, TraceSettings
-from wordle_rl.teachers.games import write_solver_traces
+from wordle_rl.teachers.games import write_own_teacher_traces, write_solver_traces
 
 PLAIN = TraceSettings(num_games=18, teacher=TeacherSettings(opener=None, noise_rate=0.5))
 LETTERS = PLAIN.model_copy(update={"outside_rate": 0.2, "pseudo_rate": 0.4})
@@ -69,3 +71,37 @@ def test_games_of_other_settings_are_of_no_use_and_removed(play, tmp_path: Path)
         assert hidden(tmp_path) == [".unfinished"]
     assert play(tmp_path / "t.jsonl", PLAIN)[0] == 0
     assert hidden(tmp_path) == []
+
+
+RANDOM_TEACHER = """
+import random
+
+class Drawn:
+    def __init__(self, words, seed):
+        self.words, self.rng = words.guesses, random.Random(seed)
+
+    def __call__(self, boards):
+        return [self.rng.choice(self.words) for _ in boards]
+"""
+
+
+def test_a_teacher_of_your_own_plays_on_as_if_it_had_not_stopped(split, solver, monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(games_module, "_OWN_CHUNK", 4)
+    monkeypatch.chdir(tmp_path)
+    Path("drawn_teacher.py").write_text(RANDOM_TEACHER)
+    teacher = TeacherSettings(name="drawn_teacher:Drawn")
+
+    def write(name: str, stop_at: int = 0) -> bytes:
+        def count(done: int) -> None:
+            if done == stop_at:
+                raise StoppedError
+
+        write_own_teacher_traces(Path(name), solver.words, split.train[:12], teacher, GameSettings(), 0, count)
+        return Path(name).read_bytes()
+
+    whole = write("whole.jsonl")
+    with pytest.raises(StoppedError):
+        write("parts.jsonl", stop_at=9)
+    assert write("parts.jsonl") == whole
+    first = [json.loads(row)["turns"][0]["guess"] for row in whole.splitlines()]
+    assert first[:4] != first[4:8] != first[8:]

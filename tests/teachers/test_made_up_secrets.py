@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from wordle_rl.config.teachers import TeacherSettings, TraceSettings
 from wordle_rl.data.dataset import replay_fault
-from wordle_rl.data.game_record import GameNotes, GameRecord
+from wordle_rl.data.game_record import GameNotes, GameRecord, TurnRecord
 from wordle_rl.game import Outcome, Rules, Turn, score_guess, violates_clues
 from wordle_rl.solver import Solver
-from wordle_rl.teachers.games import draw_secrets, solver_traces
+from wordle_rl.teachers.games import draw_secrets, narration, solver_traces
 from wordle_rl.teachers.made_up_secrets import Spelling, invented_words, pseudo_secret
 from wordle_rl.teachers.solver import SolverTeacher
 from wordle_rl.words import WordList, load_words
@@ -211,3 +211,20 @@ def test_there_are_as_many_secrets_as_games_however_the_shares_are_rounded(count
     outside, pseudo, invented = rates
     settings = TraceSettings(num_games=count, outside_rate=outside, pseudo_rate=pseudo, invented_rate=invented)
     assert len(draw_secrets(WORDS, split_secrets(WORDS), settings, 0)) == count
+
+
+def test_a_pseudo_secret_is_no_string_that_the_game_has_refused(default_words) -> None:
+    rng = random.Random
+    first = pseudo_secret("crane", ["slate"], default_words, rng(0))
+    other = pseudo_secret("crane", ["slate"], default_words, rng(0), refused=[first])
+    assert other not in (None, first)
+    assert score_guess(other, "slate") == score_guess(first, "slate")
+
+
+@pytest.mark.parametrize(
+    ("remaining", "classes", "told"),
+    [(4, 4, "all"), (4, 3, "most"), (4, 2, "some"), (40, 21, "most"), (40, 20, "some")],
+)
+def test_narration_tells_how_many_words_a_guess_tells_apart(remaining: int, classes: int, told: str) -> None:
+    said = narration([TurnRecord("slate", "XXGXG")], "crane", remaining, classes)
+    assert said.endswith(f"crane is one of them and tells {told} of them apart.")

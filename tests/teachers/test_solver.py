@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from wordle_rl.config.teachers import TeacherSettings
-from wordle_rl.game import Outcome, Turn, score_guess, violates_clues
+from wordle_rl.game import Outcome, Rules, Turn, score_guess, violates_clues
 from wordle_rl.solver import Solver, encode_marks
+from wordle_rl.teachers.distribution import SolverDistribution
 from wordle_rl.teachers.solver import Advice, SolverTeacher, TeacherGames
 from wordle_rl.words import WordList
 
@@ -210,3 +211,21 @@ def test_no_probe_is_played_on_the_last_turn() -> None:
         last = games.guesses[:, turns - 1]
         assert (last >= 0).any()
         assert {RHYMES.guesses[guess] for guess in last[last >= 0]} <= {*RHYMES.answers}
+
+
+def test_a_tree_is_that_of_the_turns_there_are(big_teacher: SolverTeacher, default_words: WordList) -> None:
+    planned = PURE.model_copy(update={"plan": "tree", "opener": "crane"})
+    games = big_teacher.play(default_words.answers, planned, seed=0, max_turns=3)
+    paths = Solver(default_words).tree("crane", max_turns=3).paths
+    assert won(games).sum() == sum(path[-1] == secret for secret, path in paths.items()) == 1498
+
+
+def test_an_opener_that_is_no_answer_needs_a_turn_to_follow() -> None:
+    teacher, opening = SolverTeacher(Solver(RHYMES)), PURE.model_copy(update={"opener": "clamp"})
+    refused = Turn("qqqqq", None, Outcome.UNLISTED)
+    named = [teacher.advise([refused] * count, opening).guess for count in (4, 5)]
+    assert named[0] == "clamp"
+    assert named[1] in ANSWERS
+    assert said(RHYMES, teacher.play(["match"], opening, seed=0, max_turns=1), 0)[0] in ANSWERS
+    labels = SolverDistribution(Solver(RHYMES), 0.1, Rules(), "clamp")
+    assert [set(labels([refused] * count).words) for count in (4, 5)] == [{"clamp"}, {*ANSWERS}]

@@ -168,3 +168,16 @@ def test_any_bytes_are_a_sound_list_or_one_line(answers: bytes, guesses: bytes, 
     assert set(words.answers) <= set(words.guesses)
     assert all(word.isascii() and word.isalpha() and word.islower() for word in words.guesses)
     assert all(word in (answers + b"\n" + guesses).decode("utf-8").lower() for word in words.guesses)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("two.json", '{"solutions": ["crane", "slate"], "answers": ["trace"]}'),
+        ("two.csv", "answer,allowed,guess\ncrane,trace,brand\n"),
+    ],
+)
+def test_words_under_two_names_for_one_kind_are_not_lost(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(WordListError, match="twice"):
+        load_words(str(tmp_path / name))

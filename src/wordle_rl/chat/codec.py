@@ -55,18 +55,24 @@ class ChatCodec:
         self._cache: dict[str, tuple[int, ...]] = {}
         self._prompts: dict[tuple[tuple[str, str], ...], tuple[int, ...]] = {}
 
-    def prompt_ids(self, messages: Sequence[Message]) -> list[int]:
+    def prompt_ids(self, messages: Sequence[Message], thinking: Thinking = Thinking.OFF) -> list[int]:
         """Return the ids of a whole prompt, up to where the completion begins.
 
         Turns on the board are concatenated as in `masks.encode_game`. A prefix board therefore reads exactly like the
-        same board reached in play, whatever the template does to earlier replies.
+        same board reached in play, whatever the template does to earlier replies. Unless `thinking` is off, prefix
+        guesses are written as the model would, see `taught`.
         """
         if not messages or messages[-1]["role"] == "assistant":
             raise ValueError("a prompt must end with a message to the policy, not with a reply")
         ids: list[int] = []
-        for piece, _ in self.pieces(messages):
+        for piece, _ in self.pieces([self._as_written(message, thinking) for message in messages]):
             ids += piece
         return ids
+
+    def _as_written(self, message: Message, thinking: Thinking) -> Message:
+        if message["role"] != "assistant":
+            return message
+        return Message(role="assistant", content=self.taught(message["content"], thinking))
 
     def rendered_ids(self, messages: Sequence[Message]) -> list[int]:
         """Return the ids of a whole prompt as a server makes them: one rendering, encoded in one piece."""
@@ -173,7 +179,7 @@ def unwritable(codec: ChatCodec, text: str) -> tuple[str, ...]:
 
 def longest_reply(words: WordList, prompter: Prompter, codec: ChatCodec) -> int:
     """Return the tokens of the longest completion that holds only a guess, closing token included."""
-    replies = [codec.taught(prompter.reply(word), prompter.thinking) for word in words.answers]
+    replies = [codec.taught(prompter.reply(word), prompter.thinking) for word in words.guesses]
     codec.warm(replies, ())
     return max(len(codec.reply_ids(reply)) for reply in replies)
 

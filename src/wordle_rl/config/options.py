@@ -16,6 +16,7 @@ Words = Annotated[str, tyro.conf.arg(help=_LISTS)]
 PlayersWords = Annotated[
     str | None, tyro.conf.arg(help=f"{_LISTS} Default: the list of the model's run, else default.")
 ]
+FilesWords = Annotated[str | None, tyro.conf.arg(help=f"{_LISTS} Default: that of a config file, else default.")]
 StrictFraction = Annotated[
     float,
     tyro.conf.arg(

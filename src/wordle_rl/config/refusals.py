@@ -77,9 +77,10 @@ RUN: tuple[RunRule, ...] = (
         'game.hard_mode forbids guesses of the teacher\'s plan; set traces.teacher.plan to "classes"',
     ),
     (
-        # Only a strict dictionary refuses a misspelt word and so shows how to recover.
-        lambda run: run.traces.slip_rate and run.game.dictionary is not Dictionary.STRICT,
-        "traces.slip_rate is for the strict dictionary, not {run.game.dictionary}; set it to 0",
+        # Strings that are no words cost a turn in these games: misspelt, or tried before an invented one.
+        lambda run: (run.traces.slip_rate or run.traces.invented_rate) and run.game.dictionary is not Dictionary.STRICT,
+        "traces.slip_rate and traces.invented_rate are for the strict dictionary, not {run.game.dictionary}; set them "
+        "to 0",
     ),
     (
         # Random weights hardly ever spell a word, so no game would hold anything to learn from.

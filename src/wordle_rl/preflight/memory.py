@@ -318,12 +318,12 @@ def check_memory(
             if own == Sharding() and stage != "eval" and least <= room * device.count:
                 message += "; it fits on the devices here together if you shard it, as scripts/launch/fsdp2.yaml does"
             yield problem(message)
-        elif needed.total > room and lengths_known:
+        elif (total := least + needed.total - needed.counted) > room and lengths_known:
             # The rough part can be twice too high. If even half of it does not fit, the system would kill the run; a
             # Mac swaps before that, and a step takes hours.
-            hopeless = not own.offloaded and least + (needed.total - needed.counted) / 2 > room
+            hopeless = not own.offloaded and (least + total) / 2 > room
             message = (
-                f"{stage} may need about {needed.total / _GIB:.1f} GiB, but {available}"
+                f"{stage} may need about {total / _GIB:.1f} GiB, but {available}"
                 f"{', so it would swap' if unified else ''}; {_lowered(config, stage, needed)}"
             )
             yield problem(message) if hopeless or unified else warning(message)

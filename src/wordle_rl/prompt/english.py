@@ -16,6 +16,7 @@ from wordle_rl.prompt.textarena_texts import board
 if TYPE_CHECKING:
     from wordle_rl.prompt.prompter import Prompter
 
+HARD_MODE_RULE = "Every hint revealed must be used in later guesses."
 ERRORS = {
     Outcome.MALFORMED: "That reply held no readable guess.",
     Outcome.WRONG_LENGTH: "That guess has the wrong number of letters.",
@@ -57,7 +58,7 @@ class SentenceStyle:
             Dictionary.LENIENT: f"Any {prompter.word_length} letters may be guessed; any other reply wastes the turn.",
             Dictionary.APP: "Guesses must be listed words; any other reply is refused.",
         }[prompter.rules.dictionary]
-        hard = " Every hint revealed must be used in later guesses." if prompter.rules.hard_mode else ""
+        hard = f" {HARD_MODE_RULE}" if prompter.rules.hard_mode else ""
         return (
             f"Find the secret {prompter.word_length}-letter word in at most {prompter.rules.max_turns} guesses. "
             f"After each guess {self.legend}. {dictionary}{hard}\n{form} Write exactly one guess and nothing after it."

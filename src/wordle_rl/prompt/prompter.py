@@ -147,6 +147,11 @@ class Prompter:
         """True if guesses are in square brackets."""
         return self._texts.brackets(self)
 
+    @property
+    def kept_thinking(self) -> Thinking:
+        """The thinking of earlier replies in later prompts: `off` unless the shape keeps it."""
+        return self.thinking if self.shape is Shape.TRANSCRIPT else Thinking.OFF
+
     @cached_property
     def guess_tags(self) -> tuple[str, str]:
         """Opening and closing tag of a guess; both empty in the spelled style."""
@@ -182,7 +187,8 @@ class Prompter:
 
     def feedback(self, turns: Sequence[Turn]) -> Message:
         """Return the feedback message after the last of `turns`, in a conversation."""
-        return {"role": "user", "content": self._checked("feedback", self._texts.feedback(self, turns))}
+        # Templates differ in whether they trim a message, so that it has nothing to trim.
+        return {"role": "user", "content": self._checked("feedback", self._texts.feedback(self, turns)).strip()}
 
     def state(self, turns: Sequence[Turn]) -> list[Message]:
         """Return a fresh prompt that restates the whole game."""

@@ -25,7 +25,7 @@ class FailureReason(StrEnum):
     SEVERAL_GUESSES = "several_guesses"
     """More than one guess, or a guess tag inside the thinking."""
     TEXT_OUTSIDE_TAGS = "text_outside_tags"
-    """Text before the guess that is not thinking."""
+    """Text before the guess that is not thinking, or a second thought."""
     TEXT_AFTER_GUESS = "text_after_guess"
     THINKING_UNCLOSED = "thinking_unclosed"
     """The thinking tags do not match: one is left open, closed twice or nested."""
@@ -231,4 +231,4 @@ def _failure_reason(reply: str, grammar: _Grammar) -> FailureReason:
         return FailureReason.NO_GUESS
     if len(found) > 1 or grammar.barred.search(thought):
         return FailureReason.SEVERAL_GUESSES
-    return FailureReason.TEXT_AFTER_GUESS if not spoken.rstrip().endswith(found[0]) else FailureReason.TEXT_OUTSIDE_TAGS
+    return FailureReason.TEXT_OUTSIDE_TAGS if reply.rstrip().endswith(found[0]) else FailureReason.TEXT_AFTER_GUESS

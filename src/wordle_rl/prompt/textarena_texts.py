@@ -121,7 +121,12 @@ def _without_tags(message: str) -> str:
         >>> _without_tags("[GA[GAME]ME] You submitted [crane].")
         ' You submitted [crane].'
     """
-    while any(tag in message for tag in _ROLE_TAGS):
-        for tag in _ROLE_TAGS:
-            message = message.replace(tag, "")
-    return message
+    if not any(tag in message for tag in _ROLE_TAGS):
+        return message
+    # One pass, since what is left of a removed tag can close another.
+    kept: list[str] = []
+    for character in message:
+        kept.append(character)
+        while tag := next((tag for tag in _ROLE_TAGS if kept[-len(tag) :] == [*tag]), None):
+            del kept[-len(tag) :]
+    return "".join(kept)

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 from wordle_rl.game import Turn
 from wordle_rl.prompt import textarena_texts as texts
+from wordle_rl.prompt.english import HARD_MODE_RULE
+from wordle_rl.prompt.reply import Thinking
 
 if TYPE_CHECKING:
     from wordle_rl.prompt.prompter import Prompter
@@ -25,9 +27,12 @@ if TYPE_CHECKING:
 RULES = """
 Find the secret English word of {letters} letters in {turns} guesses, each an English word of {letters} letters that you
 have not tried. The reply to a guess marks its letters: green in place, yellow elsewhere in the word, gray missing.
-
-Reply with the guess alone, in square brackets.
 """
+_FORMS = {
+    Thinking.OFF: "Reply with the guess alone, in square brackets.",
+    Thinking.OPTIONAL: "Reply with the guess alone, in square brackets.",
+    Thinking.REQUIRED: "Reason first, inside <think>…</think>, then reply with the guess in square brackets.",
+}
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,9 @@ class NotebookStyle:
 
     def rules(self, prompter: Prompter) -> str:
         """See `StyleTexts`."""
-        return RULES.format(letters=prompter.word_length, turns=prompter.rules.max_turns)
+        rules = RULES.format(letters=prompter.word_length, turns=prompter.rules.max_turns)
+        hard = f"{HARD_MODE_RULE}\n" if prompter.rules.hard_mode else ""
+        return f"{rules}{hard}\n{_FORMS[prompter.thinking]}\n"
 
     def opening(self, prompter: Prompter) -> str:
         """See `StyleTexts`."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from wordle_rl.game import Outcome, Turn
 from wordle_rl.prompt import textarena_texts as texts
+from wordle_rl.prompt.english import HARD_MODE_RULE
 from wordle_rl.prompt.reply import Thinking
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ class VerifiersStyle:
 
     def rules(self, prompter: Prompter) -> str:
         """See `StyleTexts`."""
-        return f"{_FORMS[prompter.thinking]}, like this: {prompter.example}"
+        form = f"{_FORMS[prompter.thinking]}, like this: {prompter.example}"
+        return f"{form}\n{HARD_MODE_RULE}" if prompter.rules.hard_mode else form
 
     def opening(self, prompter: Prompter) -> str:
         """See `StyleTexts`."""

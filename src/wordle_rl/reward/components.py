@@ -6,7 +6,8 @@ The value of a component is the sum of its shares and lies in its stated range. 
 - mean (`format`, `valid_word`, `length`, `consistency`, `feedback`, `information`): each turn's score divided by the
   number of own turns, so a long game earns no more than a short one;
 - cost (`regret`, `quick_regret`, `repeat`, `overlong`): each turn's cost divided by the maximum number of turns, so
-  every further turn can only add. Costs are positive; rubrics give them negative weights;
+  every further turn can only add, up to 1: free refusals can make a game longer. Costs are positive; rubrics give them
+  negative weights;
 - latest (`greens`, `yellows`, `variety`): only the last guess counts; the share of a turn is the change it made.
 
 A turn that broke the rules gets the worst score of every component. The exceptions `format` and `length` grade how it
@@ -275,10 +276,13 @@ def _mean_shares(transcript: Transcript, scores: list[float], worst: float) -> S
 
 
 def _cost_shares(transcript: Transcript, costs: list[float]) -> Shares:
-    unplayed = _unplayed(transcript)
-    count = max(transcript.rules.max_turns, len(costs) + unplayed)  # with free refusals a game has more turns
-    shares = [cost / count for cost in costs]
-    shares[-1] += unplayed / count
+    most = transcript.rules.max_turns
+    *earlier, last = costs
+    shares, left = [], float(most)
+    for cost in (*earlier, last + _unplayed(transcript)):
+        charged = min(cost, left)  # with free refusals a game has more turns
+        shares.append(charged / most)
+        left -= charged
     return tuple(shares)
 
 

@@ -251,6 +251,8 @@ class Solver:
 
     def tree(self, opener: str | None = None, *, max_turns: int = 6, beam: int = DEFAULT_BEAM) -> Tree:
         """Return a plan for every secret; a wider beam is slower and never much worse."""
+        if _checked_turns(max_turns) and beam < 1:
+            raise SolverError(f"beam is {beam}; give at least 1")
         if opener is not None and opener not in self.words.guess_index:
             raise SolverError(f"opener {opener!r} is not in the word list; choose a listed word")
         key = (opener, max_turns, beam)

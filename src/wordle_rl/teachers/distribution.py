@@ -99,9 +99,11 @@ class SolverDistribution:
     def __call__(self, board: Sequence[Turn]) -> WordDistribution | None:
         """See `BoardTeacher`."""
         scored = tuple((turn.guess, turn.marks) for turn in board if turn.guess is not None and turn.marks)
-        if self._opener is not None and not scored:
-            return WordDistribution((self._opener,), (1.0,))
-        return self._at(scored, sum(turn.costs_turn for turn in board) + 1 >= self._rules.max_turns)
+        is_last = sum(turn.costs_turn for turn in board) + 1 >= self._rules.max_turns
+        opener = self._opener
+        if opener is not None and not scored and (not is_last or opener in self._solver.words.answer_index):
+            return WordDistribution((opener,), (1.0,))
+        return self._at(scored, is_last)
 
     def _distribution(self, scored: tuple[tuple[str, str], ...], is_last: bool) -> WordDistribution | None:
         candidates = self._solver.candidates(scored)

@@ -122,7 +122,8 @@ def _evenly(answers: Sequence[str], start: int, count: int, seed: int) -> list[s
 def _with_pseudo_secret(trace: GameRecord, words: WordList, rng: random.Random) -> GameRecord | None:
     *earlier, last = trace.turns
     guesses = [turn.guess for turn in earlier if turn.guess and turn.marks]
-    letters = pseudo_secret(trace.secret, guesses, words, rng) if trace.won and guesses else None
+    refused = [turn.guess for turn in earlier if turn.guess and not turn.marks]
+    letters = pseudo_secret(trace.secret, guesses, words, rng, refused) if trace.won and guesses else None
     if letters is None or last.guess is None:
         return None
     return replace(trace, secret=letters, turns=(*earlier, replace(last, marks=score_guess(letters, last.guess))))
@@ -256,7 +257,7 @@ def narration(turns: Sequence[TurnRecord], guess: str, remaining: int, classes: 
     if remaining == 1:
         return " ".join([*known, f"Only {guess} fits."])
     count = "A few words are possible" if remaining <= _FEW else "Many words are possible"
-    apart = "all" if classes == remaining <= _FEW else "most"
+    apart = "all" if classes == remaining <= _FEW else "most" if 2 * classes > remaining else "some"
     reason = f"{guess} is one of them"
     if not turns:
         reason = f"I open with {guess}"
@@ -301,7 +302,8 @@ def write_own_teacher_traces(
 ) -> int:
     """Let your teacher play a game per secret, write them to a file, and return their number.
 
-    A stopped call resumes if the teacher's source file is unchanged.
+    A stopped call resumes if the teacher's source file is unchanged. A class is created anew for each chunk of games,
+    with a seed of its own, so that a resumed call plays what the stopped one would have.
     """
     teacher = own_teacher(words, settings, game, seed)
     asked = {
@@ -316,7 +318,8 @@ def write_own_teacher_traces(
     def play_chunk(start: int) -> Iterator[GameRecord]:
         done = count(start + 1)
         chunk = secrets[start : start + _OWN_CHUNK]
-        return own_teacher_traces(words, chunk, teacher, seed, on_finished=lambda: on_progress(next(done)))
+        fresh = own_teacher(words, settings, game, seed + start) if start else teacher
+        return own_teacher_traces(words, chunk, fresh, seed, on_finished=lambda: on_progress(next(done)))
 
     _write_traces(path, asked, len(secrets), _OWN_CHUNK, play_chunk)
     return len(secrets)

@@ -263,6 +263,8 @@ class Collected(NamedTuple):
 
 def _choose_secrets(split: Split, settings: LLMTeacherSettings) -> list[str]:
     secrets = list(split.named(settings.split))[: settings.max_secrets or None]
+    if not secrets:
+        raise ConfigError(f"split {settings.split!r} has no secret; name another part")
     test = set(split.test)
     if not settings.allow_test_secrets and (among := [secret for secret in secrets if secret in test]):
         raise ConfigError(

@@ -19,7 +19,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from wordle_rl.game import Outcome, Turn, score_guess, violates_clues
 from wordle_rl.prompt import Knowledge, knowledge_of
@@ -105,10 +105,13 @@ _MOST_TRIED = 500
 """Most strings to score."""
 
 
-def pseudo_secret(answer: str, guesses: Sequence[str], words: WordList, rng: random.Random) -> str | None:
+def pseudo_secret(
+    answer: str, guesses: Sequence[str], words: WordList, rng: random.Random, refused: Collection[str] = ()
+) -> str | None:
     """Find letters that are not an answer but give the same marks as `answer` for all guesses; None if there are none.
 
-    `guesses` are those before the answer is named. `rng` chooses among several strings.
+    `guesses` are those before the answer is named, `refused` strings that the game has called no words. `rng` chooses
+    among several strings.
 
     Examples:
         >>> words = WordList("two", ("crane", "slate"), ("crane", "slate"))
@@ -122,10 +125,8 @@ def pseudo_secret(answer: str, guesses: Sequence[str], words: WordList, rng: ran
     untried = [letter for letter in _LETTERS if letter not in played]
     untried = rng.sample(untried, min(_MOST_UNTRIED, len(untried)))
     for word in itertools.islice(_fitting(known, untried, rng), _MOST_TRIED):
-        is_answer = word in words.answer_index or word in words.reserved
-        if not is_answer and all(
-            score_guess(word, guess) == given for guess, given in zip(guesses, marks, strict=True)
-        ):
+        is_other = word in words.answer_index or word in words.reserved or word in refused
+        if not is_other and all(score_guess(word, guess) == given for guess, given in zip(guesses, marks, strict=True)):
             return word
     return None
 

@@ -81,7 +81,7 @@ class SolverTeacher:
         self._answer_codes = np.take(self._codes, self._answer_as_guess, axis=1)  # (guesses, answers)
         self._by_answer = np.ascontiguousarray(self._answer_codes.T)  # (answers, guesses)
         self._best: dict[tuple[bytes, int], tuple[int, int]] = {}
-        self._trees: dict[int, dict[bytes, tuple[int, int]]] = {}
+        self._trees: dict[tuple[int, int], dict[bytes, tuple[int, int]]] = {}
 
     def play(self, secrets: Sequence[str], settings: TeacherSettings, seed: int, max_turns: int = 6) -> TeacherGames:
         """Play one game per secret: words of the list, or other letters of the same length."""
@@ -107,8 +107,7 @@ class SolverTeacher:
         """
         opener = listed_guess(self.words, "opener", settings.opener) if settings.opener else self._best_opener
         scored = [(turn.guess, turn.marks) for turn in board if turn.guess is not None and turn.marks]
-        if sum(turn.costs_turn for turn in board) + 1 >= max_turns:
-            settings = settings.model_copy(update={"plan": "classes"})
+        last = sum(turn.costs_turn for turn in board) + 1 >= max_turns
         fitting = np.ones(len(self.words.answers), np.bool_)
         for guess, marks in scored:
             index = self.words.guess_index.get(guess)
@@ -117,9 +116,10 @@ class SolverTeacher:
         remaining = int(fitting.sum())
         if not remaining:
             return None
-        if not scored:
+        if not scored and self._may_open(opener, last):
             return Advice(self.words.guesses[opener], remaining, 0)
-        best, classes = self._best_play(np.packbits(fitting).tobytes(), fitting, settings, opener)
+        play = _plan(settings, last), opener, max_turns
+        best, classes = self._best_play(np.packbits(fitting).tobytes(), fitting, *play)
         return Advice(self.words.guesses[best], remaining, classes)
 
     @cached_property
@@ -127,6 +127,10 @@ class SolverTeacher:
         # The most informative answer, as an index into the guesses.
         bits = self._solver.information(self._solver.candidates([]))[self._answer_as_guess]
         return int(self._answer_as_guess[np.argmax(bits)])
+
+    def _may_open(self, opener: int, last: bool) -> bool:
+        # Like a probe, an opener that is no answer needs a turn to follow.
+        return not last or self.words.guesses[opener] in self.words.answer_index
 
     def _play_chunk(
         self, chunk: Sequence[str], settings: TeacherSettings, opener: int, seed: tuple[int, int], max_turns: int
@@ -147,13 +151,12 @@ class SolverTeacher:
             active = active[remaining[active, turn] > 0]
             if not len(active):
                 break
-            if turn == 0:
+            last = turn == max_turns - 1
+            if turn == 0 and self._may_open(opener, last):
                 chosen = self._openers(len(active), settings, opener, rng)
             else:
-                # On the last turn a probe would lose for sure.
-                last = turn == max_turns - 1
-                plan = settings.model_copy(update={"plan": "classes"}) if last else settings
-                chosen, classes[active, turn] = self._choose(possible[active], plan, opener, rng)
+                play = _plan(settings, last), opener, max_turns
+                chosen, classes[active, turn] = self._choose(possible[active], *play, rng)
             code = self._codes[chosen, secrets[active]]
             others = np.flatnonzero(secrets[active] < 0)
             code[others] = codes_of_unlisted[chosen[others], column[active[others]]]
@@ -168,7 +171,7 @@ class SolverTeacher:
         return np.where(rng.random(count) < settings.random_opener_rate, random, opener).astype(np.int32)
 
     def _choose(
-        self, possible: Flags, settings: TeacherSettings, opener: int, rng: np.random.Generator
+        self, possible: Flags, settings: TeacherSettings, opener: int, max_turns: int, rng: np.random.Generator
     ) -> tuple[Ints, Ints]:
         # `possible` has shape (boards, answers)
         noisy = rng.random(len(possible)) < settings.noise_rate
@@ -178,12 +181,15 @@ class SolverTeacher:
             if noisy[row]:
                 chosen[row] = self._answer_as_guess[rng.choice(np.flatnonzero(possible[row]))]
             else:
-                chosen[row], classes[row] = self._best_play(keys[row].tobytes(), possible[row], settings, opener)
+                best = self._best_play(keys[row].tobytes(), possible[row], settings, opener, max_turns)
+                chosen[row], classes[row] = best
         return chosen, classes
 
-    def _best_play(self, key: bytes, possible: Flags, settings: TeacherSettings, opener: int) -> tuple[int, int]:
+    def _best_play(
+        self, key: bytes, possible: Flags, settings: TeacherSettings, opener: int, max_turns: int
+    ) -> tuple[int, int]:
         # The index of the guess and its number of classes. `key` is `possible`, (answers,), packed into bits.
-        if settings.plan == "tree" and (planned := self._planned(opener).get(key)):
+        if settings.plan == "tree" and (planned := self._planned(opener, max_turns).get(key)):
             return planned
         gain = _PROBE_GAIN if settings.plan == "probes" else 0
         if (key, gain) not in self._best:
@@ -212,11 +218,11 @@ class SolverTeacher:
         best = int(np.argmax(classes))
         return int(self._answer_as_guess[rivals[best]]), int(classes[best])
 
-    def _planned(self, opener: int) -> dict[bytes, tuple[int, int]]:
+    def _planned(self, opener: int, max_turns: int) -> dict[bytes, tuple[int, int]]:
         # The decisions of the opener's exact tree, by the set of answers that are possible there, as bits.
-        if opener not in self._trees:
+        if (opener, max_turns) not in self._trees:
             boards: dict[tuple[str, ...], tuple[str, list[int]]] = {}
-            for secret, path in self._solver.tree(self.words.guesses[opener]).paths.items():
+            for secret, path in self._solver.tree(self.words.guesses[opener], max_turns=max_turns).paths.items():
                 marks: tuple[str, ...] = ()
                 for guess in path:
                     boards.setdefault(marks, (guess, []))[1].append(self.words.answer_index[secret])
@@ -228,8 +234,13 @@ class SolverTeacher:
                 index = self.words.guess_index[guess]
                 classes = len(np.unique(self._answer_codes[index, possible]))
                 planned[np.packbits(fitting).tobytes()] = (index, classes)
-            self._trees[opener] = planned
-        return self._trees[opener]
+            self._trees[opener, max_turns] = planned
+        return self._trees[opener, max_turns]
+
+
+def _plan(settings: TeacherSettings, last: bool) -> TeacherSettings:
+    # On the last turn a word that cannot be the secret would lose for sure.
+    return settings.model_copy(update={"plan": "classes"}) if last else settings
 
 
 def listed_guess(words: WordList, what: str, word: str) -> int:

@@ -209,7 +209,7 @@ class TokenEnv:
         self._max_prompt_tokens = max_prompt_tokens
         # Prefix guesses are concatenated turn by turn, as in play.
         opening = codec.prompt_ids(game.prompt[: opening_length(game.prompt)])
-        self._ids = opening + codec.prompt_ids(game.prompt)[len(opening) :]
+        self._ids = opening + codec.prompt_ids(game.prompt, game.env.prompter.kept_thinking)[len(opening) :]
         self.initial_ids = tuple(self._ids)
 
     def step(self, completion: Sequence[int]) -> TokenStep:

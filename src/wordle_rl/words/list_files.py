@@ -236,7 +236,7 @@ def _rows(path: Path, kinds: Sequence[str]) -> _Rows:
         if any(len(row) > 1 for row in table):
             raise WordListError(f"{path} has several unnamed columns: name one `word`, or two `answer` and `guess`")
         return [(number, "".join(row)) for number, row in enumerate(table, start=1)]
-    kind = next(kind for kind in kinds if kind in columns)
+    kind = _kind_in(path, columns, kinds)
     place = columns.index(kind)
     rows = [
         (number, row[place])
@@ -248,6 +248,14 @@ def _rows(path: Path, kinds: Sequence[str]) -> _Rows:
     return rows
 
 
+def _kind_in(path: Path, named: Sequence[str | None], kinds: Sequence[str]) -> str:
+    # The first of these kinds that is named; another of the same kind would be lost.
+    kind = next(kind for kind in kinds if kind in named)
+    if named.count(kind) > 1:
+        raise WordListError(f"{path} has words of the kind `{kind}` twice, under two names: join them, or rename one")
+    return kind
+
+
 def _json_words(path: Path, text: str, kinds: Sequence[str]) -> list[str]:
     # An array of words, or an object with arrays; of these the first kind that it has.
     try:
@@ -255,11 +263,10 @@ def _json_words(path: Path, text: str, kinds: Sequence[str]) -> list[str]:
     except (ValueError, RecursionError) as error:
         raise WordListError(f"{path} is no JSON ({error}): write an array of words") from None
     if isinstance(value, dict):
-        arrays = {_COLUMNS.get(key.lower()): words for key, words in value.items()}
-        kind = next((kind for kind in kinds if kind in arrays), None)
-        if kind is None:
+        named = [_COLUMNS.get(key.lower()) for key in value]
+        if not any(named):
             raise WordListError(f"{path} names no words: call its arrays `answers` and `guesses`, or write one array")
-        value = arrays[kind]
+        value = dict(zip(named, value.values(), strict=True))[_kind_in(path, named, kinds)]
     if not isinstance(value, list) or not value or not all(isinstance(word, str) for word in value):
         raise WordListError(f'{path} holds no array of words: write one, as in ["crane", "slate"]')
     return value

@@ -30,7 +30,7 @@ PROMPT_WORDS = frozenset((
     "nothing", "number", "off", "one", "only", "open", "optional", "original", "other", "out", "outside", "place",
     "planet", "player", "possible", "prompt", "rain", "readable", "reason", "refused", "relation", "reply", "required",
     "revealed",
-    "secret", "several", "shape", "sorts", "spelled", "square", "start", "state", "station", "style", "symbol",
+    "secret", "several", "shape", "some", "sorts", "spelled", "square", "start", "state", "station", "style", "symbol",
     "symbols", "system",
     "tags", "tea", "tells", "text", "textarena", "than", "that", "the", "their", "them", "then", "think",
     "thinking", "told", "transcript", "turn", "turns", "unclosed", "unknown", "used", "user", "wastes",
