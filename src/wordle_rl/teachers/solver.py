@@ -70,16 +70,13 @@ class Advice(NamedTuple):
 
 
 class SolverTeacher:
-    """Play batches of games for one word list; holds a full guess-by-guess matrix (about 120 MB)."""
+    """Play batches of games for one word list, by the solver's table of marks."""
 
     def __init__(self, solver: Solver) -> None:
         self.words: WordList = solver.words
         self._solver = solver
-        guesses, answers = self.words.guesses, self.words.answers
-        self._answer_as_guess = np.array([self.words.guess_index[word] for word in answers], dtype=np.int32)
-        self._codes = np.ascontiguousarray(marks_matrix(guesses, guesses))  # (guesses, secrets)
-        self._answer_codes = np.take(self._codes, self._answer_as_guess, axis=1)  # (guesses, answers)
-        self._by_answer = np.ascontiguousarray(self._answer_codes.T)  # (answers, guesses)
+        self._answer_as_guess = np.array([self.words.guess_index[word] for word in self.words.answers], dtype=np.int32)
+        self._codes = np.ascontiguousarray(solver.matrix)  # (guesses, answers); whole rows are read
         self._best: dict[tuple[bytes, int], tuple[int, int]] = {}
         self._trees: dict[tuple[int, int], dict[bytes, tuple[int, int]]] = {}
 
@@ -111,7 +108,7 @@ class SolverTeacher:
         fitting = np.ones(len(self.words.answers), np.bool_)
         for guess, marks in scored:
             index = self.words.guess_index.get(guess)
-            codes = marks_matrix((guess,), self.words.answers)[0] if index is None else self._answer_codes[index]
+            codes = marks_matrix((guess,), self.words.answers)[0] if index is None else self._codes[index]
             fitting &= codes == encode_marks(marks)
         remaining = int(fitting.sum())
         if not remaining:
@@ -136,9 +133,7 @@ class SolverTeacher:
         self, chunk: Sequence[str], settings: TeacherSettings, opener: int, seed: tuple[int, int], max_turns: int
     ) -> TeacherGames:
         secrets = np.array([self.words.guess_index.get(secret, -1) for secret in chunk], dtype=np.int32)
-        unlisted = [secret for secret in chunk if secret not in self.words.guess_index]
-        codes_of_unlisted = marks_matrix(self.words.guesses, unlisted) if unlisted else self._codes[:, :0]
-        column = np.cumsum(secrets < 0) - 1  # column of each unlisted secret in `codes_of_unlisted`
+        answers = np.array([self.words.answer_index.get(secret, -1) for secret in chunk], dtype=np.int32)
         rng = np.random.default_rng(seed)
         shape = (len(secrets), max_turns)
         guesses, codes = np.full(shape, -1, np.int32), np.full(shape, -1, np.int32)
@@ -157,12 +152,13 @@ class SolverTeacher:
             else:
                 play = _plan(settings, last), opener, max_turns
                 chosen, classes[active, turn] = self._choose(possible[active], *play, rng)
-            code = self._codes[chosen, secrets[active]]
-            others = np.flatnonzero(secrets[active] < 0)
-            code[others] = codes_of_unlisted[chosen[others], column[active[others]]]
+            code = self._codes[chosen, answers[active]]
+            for place in np.flatnonzero(answers[active] < 0):  # the table has no marks of other secrets
+                guess = self.words.guesses[chosen[place]]
+                code[place] = encode_marks(score_guess(chunk[active[place]], guess))
             guesses[active, turn], codes[active, turn] = chosen, code
             taught[active, turn] = True
-            possible[active] &= self._answer_codes[chosen] == code[:, None]
+            possible[active] &= self._codes[chosen] == code[:, None]
             active = active[chosen != secrets[active]]
         return TeacherGames(tuple(chunk), guesses, codes, taught, remaining, classes)
 
@@ -200,7 +196,7 @@ class SolverTeacher:
             if gain and found[1] + gain <= len(candidates) <= _MAX_RIVALS:
                 # Probe; for many candidates, with only some of the listed words.
                 step = -(-len(candidates) // _MAX_PROBED)
-                classes = count_split(np.ascontiguousarray(self._by_answer[candidates, ::step])).num_classes
+                classes = count_split(np.ascontiguousarray(self._solver.matrix.T[candidates, ::step])).num_classes
                 probe = int(np.argmax(classes))
                 if classes[probe] >= found[1] + gain:
                     found = probe * step, int(classes[probe])
@@ -211,7 +207,7 @@ class SolverTeacher:
         if len(candidates) <= 2:
             return int(self._answer_as_guess[candidates[0]]), len(candidates)
         rivals = candidates[:: -(-len(candidates) // _MAX_RIVALS)]  # of many, try a sample spread over the alphabet
-        block = self._answer_codes[np.ix_(self._answer_as_guess[rivals], candidates)]  # (rivals, candidates)
+        block = self._codes[np.ix_(self._answer_as_guess[rivals], candidates)]  # (rivals, candidates)
         occurs = np.zeros((len(rivals), 3**self.words.word_length), np.bool_)
         occurs[np.arange(len(rivals))[:, None], block] = True
         classes = occurs.sum(axis=1)
@@ -232,7 +228,7 @@ class SolverTeacher:
                 fitting = np.zeros(len(self.words.answers), np.bool_)
                 fitting[possible] = True
                 index = self.words.guess_index[guess]
-                classes = len(np.unique(self._answer_codes[index, possible]))
+                classes = len(np.unique(self._codes[index, possible]))
                 planned[np.packbits(fitting).tobytes()] = (index, classes)
             self._trees[opener, max_turns] = planned
         return self._trees[opener, max_turns]
