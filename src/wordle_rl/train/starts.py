@@ -212,9 +212,10 @@ class PrefixGuesses:
         settings = TeacherSettings(noise_rate=noise)
         if opener is not None:
             settings = settings.model_copy(update={"opener": opener, "random_opener_rate": 0.0})
-        games = self._solver_teacher.play([secret] * _TEACHER_GAMES, settings, rng.getrandbits(31), wanted)
-        words = self._solver_teacher.words.guesses
-        played = ((words[guess] for guess in row if guess >= 0) for row in games.guesses.tolist())  # -1: game over
+        # The game goes on after these guesses, so none of them is played as a last one.
+        games = self._solver_teacher.play([secret] * _TEACHER_GAMES, settings, rng.getrandbits(31), wanted + 1)
+        words, begun = self._solver_teacher.words.guesses, games.guesses[:, :wanted].tolist()
+        played = ((words[guess] for guess in row if guess >= 0) for row in begun)  # -1: game over
         return max((tuple(guess for guess in game if guess != secret) for game in played), key=len)
 
     @cached_property
