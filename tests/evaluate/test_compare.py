@@ -54,6 +54,8 @@ def test_wins_are_tested_by_secret_where_secrets_repeat() -> None:
     assert once.wins_test != often.wins_test
     assert often.p_value == once.p_value == 0.25, "three secrets, whatever the number of games"
     assert (often.only_a, often.only_b) == (0, 12)
+    assert often.guesses_difference.mean == once.guesses_difference.mean == 1 - 7, "the second needs fewer guesses"
+    assert often.guesses_p_value == once.guesses_p_value == 0.25, "2 of 8 ways to flip three signs are as uneven"
 
 
 GAMES = {

@@ -9,6 +9,7 @@ from scripted import ANSWERS, WORDS, asked_of, opened
 
 from wordle_rl.boards import InitialState
 from wordle_rl.config.base import ConfigError
+from wordle_rl.evaluate import eval_secrets
 from wordle_rl.evaluate.eval_secrets import by_earlier_turns, marked, named_secrets, prefix_boards
 from wordle_rl.evaluate.journal import evaluate_to_file
 from wordle_rl.evaluate.records import Evaluation
@@ -104,3 +105,12 @@ def test_earlier_turns_are_on_the_board_and_in_no_rate_of_the_player() -> None:
     assert figures.repeated_rate == 0.0, "the repeat was given"
     assert figures.num_turns == len(record.turns) - 2
     assert [*by_earlier_turns(played.records)] == [2]
+
+
+@pytest.mark.parametrize("part", ["train", "val", "held_out"])
+def test_a_limit_takes_the_first_secrets_of_a_part(part: str) -> None:
+    """So that a larger limit plays the same secrets and more, and all players meet the same ones."""
+    split = split_secrets(WORDS)
+    first, all_of_them = (eval_secrets.split_secrets(part, split, limit) for limit in (1, 0))
+    assert first.words == split.named(part)[:1]
+    assert all_of_them.words == split.named(part)
