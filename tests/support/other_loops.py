@@ -49,11 +49,22 @@ class Ours:
         return [0] * len(segment.prompt_ids) + list(segment.loss_mask)
 
 
-def ours(kind: str, settings: LoopSettings = SETTINGS, task: BoardTask = TASK, codec: ChatCodec | None = None) -> Ours:
-    """The game by our own rollout and rubric."""
+def ours(
+    kind: str,
+    settings: LoopSettings = SETTINGS,
+    task: BoardTask = TASK,
+    codec: ChatCodec | None = None,
+    *,
+    from_messages: bool = False,
+) -> Ours:
+    """The game by our own rollout and rubric.
+
+    With `from_messages` the first prompt is that of messages alone. Whoever only has those cannot write the empty
+    thought of Qwen3's template before a given guess, as the rollout does.
+    """
     source = game_source(settings)
     secret = source.context.split.named(task.split)[task.index]
-    start = InitialState(secret, task.given)
+    start = InitialState(secret, task.given, tuple(source.open(task).prompt) if from_messages else ())
     replies = replies_of(kind, source, task)
     sampler = scripted(lambda _, turns: replies[len(turns) - len(task.given)])(None, codec)
     (trajectory,) = play([start], source.context.words, source.context.prompter, sampler)

@@ -86,7 +86,7 @@ async def played(wire: Wire):
 def test_reward_and_conversation_are_the_rollouts(kind: str) -> None:
     """Its tokens are the model server's; here the conversation is encoded as ours, and the mask is of what was said."""
     codec = ChatCodec(family_tokenizer("qwen3"))
-    mine = ours(kind, codec=codec)
+    mine = ours(kind, codec=codec, from_messages=True)
     wire = Wire(replies_of(kind, game_source(SETTINGS)))
     result, opening = asyncio.run(played(wire))
     assert not wire.server.session_state

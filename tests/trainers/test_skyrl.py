@@ -79,7 +79,7 @@ def test_the_generators_tokens_and_masks_are_the_rollouts(kind: str) -> None:
     from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 
     codec = ChatCodec(family_tokenizer("qwen3"))
-    mine = ours(kind, codec=codec)
+    mine = ours(kind, codec=codec, from_messages=True)
     gym_config = SkyRLGymConfig(max_env_workers=2)
     setattr(gym_config, ENV_ID, SETTINGS.model_dump())
     config = GeneratorConfig(max_turns=6, max_input_length=100_000)

@@ -124,7 +124,7 @@ def test_the_training_clients_tokens_and_mask_are_the_rollouts(tmp_path: Path) -
         traces = evaluate(tmp_path, engine.url, client, 1)
     finally:
         engine.close()
-    mine, (trace,) = ours("messy", task=task, codec=codec), traces
+    mine, (trace,) = ours("messy", task=task, codec=codec, from_messages=True), traces
     assert [token for node in trace["nodes"] for token in node["token_ids"]] == mine.ids
     assert [int(flag) for node in trace["nodes"] for flag in node["mask"]] == mine.mask
     assert math.isclose(trace["rewards"]["game"]["score"], mine.reward.total, abs_tol=1e-9)
