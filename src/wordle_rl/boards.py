@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wordle_rl.env import Transcript
-from wordle_rl.game import Outcome, Turn, hard_mode_fault, score_guess
+from wordle_rl.game import hard_mode_fault, scored_turn
 from wordle_rl.prompt import Message
 from wordle_rl.words import WordList
 
@@ -56,7 +56,7 @@ def random_board(
         exactly: Draw exactly `max_prefix_guesses`.
     """
     guesses: list[str] = [*before]
-    turns = [Turn(guess, score_guess(secret, guess), Outcome.SCORED) for guess in before] if hard_mode else []
+    turns = [scored_turn(secret, guess) for guess in before] if hard_mode else []
 
     def is_allowed(word: str) -> bool:
         return word != secret and word not in guesses and hard_mode_fault(word, turns) is None
@@ -71,7 +71,7 @@ def random_board(
             word = left[rng.randrange(len(left))]
         guesses.append(word)
         if hard_mode:
-            turns.append(Turn(word, score_guess(secret, word), Outcome.SCORED))
+            turns.append(scored_turn(secret, word))
     return tuple(guesses[len(before) :])
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from wordle_rl.game import Game, Outcome, Rules, Turn
+from wordle_rl.game import Game, Outcome, Rules, Turn, turns_used
 from wordle_rl.prompt import Guess, Message, ParseFailure, Prompter, Shape
 from wordle_rl.words import WordList
 
@@ -65,7 +65,7 @@ class Transcript:
     @property
     def turns_used(self) -> int:
         """Number of turns used, prefix guesses included."""
-        return sum(played.turn.costs_turn for played in self.turns)
+        return turns_used(played.turn for played in self.turns)
 
 
 class Observation(NamedTuple):

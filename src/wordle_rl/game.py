@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
@@ -116,8 +116,19 @@ class Turn(NamedTuple):
 
 
 @lru_cache(maxsize=1 << 15)  # games of a group share their secret, and most games their opener
-def _scored(secret: str, guess: str) -> Turn:
+def scored_turn(secret: str, guess: str) -> Turn:
+    """Return the turn of a guess that got its marks."""
     return Turn(guess, score_guess(secret, guess), Outcome.SCORED)
+
+
+def scored_pairs(turns: Iterable[Turn]) -> tuple[tuple[str, str], ...]:
+    """Return each guess that got marks, with its marks: what a board tells, without refused replies."""
+    return tuple([(turn.guess, turn.marks) for turn in turns if turn.guess is not None and turn.marks is not None])
+
+
+def turns_used(turns: Iterable[Turn]) -> int:
+    """Return the number of turns that replies have cost; a free refusal costs none."""
+    return sum([turn.costs_turn for turn in turns])
 
 
 def violates_clues(guess: str, turns: Sequence[Turn]) -> bool:
@@ -128,13 +139,7 @@ def violates_clues(guess: str, turns: Sequence[Turn]) -> bool:
         >>> violates_clues("could", seen), violates_clues("mould", seen)
         (False, True)
     """
-    return any(
-        turn.marks is not None
-        and turn.guess is not None
-        and len(turn.guess) == len(guess)
-        and score_guess(guess, turn.guess) != turn.marks
-        for turn in turns
-    )
+    return any(len(past) == len(guess) and score_guess(guess, past) != marks for past, marks in scored_pairs(turns))
 
 
 def hard_mode_fault(guess: str, turns: Sequence[Turn]) -> str | None:
@@ -143,11 +148,9 @@ def hard_mode_fault(guess: str, turns: Sequence[Turn]) -> str | None:
     Hard mode asks for less than consistency. Greens stay in place, and a revealed letter is used again, anywhere, as
     often as it was revealed.
     """
-    for turn in turns:
-        if turn.guess is None or turn.marks is None:
-            continue
+    for past, marks in scored_pairs(turns):
         revealed = ""
-        for place, (letter, mark) in enumerate(zip(turn.guess, turn.marks, strict=True)):
+        for place, (letter, mark) in enumerate(zip(past, marks, strict=True)):
             if mark == "G" and guess[place : place + 1] != letter:
                 return f"letter {place + 1} must be {letter}"
             if mark != "X":
@@ -186,7 +189,7 @@ class Game:
             raise RuntimeError("the game is over; start a new one")
         outcome = self._outcome(guess)
         if outcome is Outcome.SCORED and guess is not None:
-            turn = _scored(self._secret, guess)
+            turn = scored_turn(self._secret, guess)
             self.won = guess == self._secret
         else:
             free = self.rules.dictionary is Dictionary.APP and self.refusals < self.rules.max_refusals

@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from wordle_rl.chat.templates import ChatTemplate, read_frame
-from wordle_rl.game import Outcome, Turn, score_guess
+from wordle_rl.game import scored_turn
 from wordle_rl.prompt import Message, Prompter, Shape, Thinking
 from wordle_rl.words import WordList
 
@@ -199,7 +199,7 @@ def longest_game(words: WordList, prompter: Prompter, codec: ChatCodec, max_comp
     for _ in range(_SAMPLE_GAMES):
         secret = rng.choice(words.answers)
         guesses = [rng.choice(words.guesses) for _ in range(prompter.rules.max_replies - 1)]
-        board = [Turn(guess, score_guess(secret, guess), Outcome.SCORED) for guess in guesses]
+        board = [scored_turn(secret, guess) for guess in guesses]
         messages = prompter.opening(board)
         if prompter.shape is not Shape.TRANSCRIPT:
             longest = max(longest, len(codec.prompt_ids(messages)))

@@ -24,7 +24,7 @@ from wordle_rl.config.teachers import TeacherSettings
 from wordle_rl.evaluate.options import PlayerOptions
 from wordle_rl.evaluate.play import record_of
 from wordle_rl.evaluate.players import Player, make_player, notes_on, words_of
-from wordle_rl.game import Dictionary, Game, Outcome, Rules, Turn, hard_mode_fault
+from wordle_rl.game import Dictionary, Game, Outcome, Rules, Turn, hard_mode_fault, scored_pairs
 from wordle_rl.report import terminal
 from wordle_rl.report.terminal import verbose_lines
 from wordle_rl.reward import Rubric, named_schedule
@@ -134,9 +134,8 @@ def play_yourself(secret: str, words: WordList, rules: Rules, title: str = "") -
             console.out.print(*_answer(game, turn, words.word_length), sep="\n")
     console.out.print(f"{'well done' if game.won else 'the word was'}: {secret.upper()}", style="bold")
     if title:
-        scored = _scored(game.turns)
         console.out.print(f"\n{title} {game.turns_used if game.won else 'X'}/{rules.max_turns}")
-        console.out.print(*((turn.marks or "").translate(_SQUARES) for turn in scored), sep="\n")
+        console.out.print(*(marks.translate(_SQUARES) for _, marks in scored_pairs(game.turns)), sep="\n")
 
 
 def rules_in_lines(rules: Rules, word_length: int) -> Iterator[str]:
@@ -151,8 +150,8 @@ def rules_in_lines(rules: Rules, word_length: int) -> Iterator[str]:
 def keyboard(turns: Sequence[Turn]) -> Text:
     """Draw the keys, each with the best mark that its letter has had."""
     best: dict[str, str] = {}
-    for turn in _scored(turns):
-        for letter, mark in zip(turn.guess or "", turn.marks or "", strict=True):
+    for guess, marks in scored_pairs(turns):
+        for letter, mark in zip(guess, marks, strict=True):
             best[letter] = min(mark, best.get(letter, mark), key="GYX".index)
     keys = Text()
     for indent, row in enumerate(("qwertyuiop", "asdfghjkl", "zxcvbnm")):
@@ -190,7 +189,3 @@ def _answer(game: Game, turn: Turn, word_length: int) -> Iterator[object]:
     yield terminal.board(shown, word_length=word_length, max_turns=game.rules.max_turns)
     if not game.over:
         yield keyboard(game.turns)
-
-
-def _scored(turns: Sequence[Turn]) -> list[Turn]:
-    return [turn for turn in turns if turn.outcome is Outcome.SCORED]

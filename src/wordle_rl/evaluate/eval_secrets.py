@@ -13,7 +13,7 @@ from wordle_rl.config.base import ConfigError
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.evaluate.records import occurrences
-from wordle_rl.game import Outcome, Turn, score_guess
+from wordle_rl.game import Turn, scored_turn
 from wordle_rl.solver import Solver, fitting_answers
 from wordle_rl.words import WordList
 from wordle_rl.words.split import Split, SplitName
@@ -116,7 +116,7 @@ def prefix_boards(secrets: Sequence[str], solver: Solver, max_turns: int, seed: 
             if not left:
                 break
             word = rng.choice(left)
-            turns.append(Turn(word, score_guess(secret, word), Outcome.SCORED))
+            turns.append(scored_turn(secret, word))
         boards.append(tuple(turn.guess or "" for turn in turns))
     return boards
 

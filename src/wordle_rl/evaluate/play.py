@@ -22,7 +22,7 @@ from wordle_rl.data.game_record import GameNotes, GameRecord
 from wordle_rl.env import StopReason, Transcript
 from wordle_rl.evaluate.asked import Asked
 from wordle_rl.evaluate.records import occurrences
-from wordle_rl.game import Turn, violates_clues
+from wordle_rl.game import Turn, scored_pairs, turns_used, violates_clues
 from wordle_rl.policy.base import Ask, ConcurrentSampler, Sampler, run_async
 from wordle_rl.reward import Rubric
 from wordle_rl.rollout import Trajectory, play, play_alone
@@ -215,16 +215,15 @@ def with_regret(records: Iterable[GameRecord], context: GameContext) -> list[Gam
     """
     solver, max_turns = context.solver, context.prompter.rules.max_turns
     fitting = fitting_answers(solver)
-    known: dict[tuple[tuple[Turn, ...], str, int], float] = {}  # equal positions are solved once
+    known: dict[tuple[tuple[tuple[str, str], ...], str, int], float] = {}  # equal positions are solved once
 
     def regret(turn: Turn, earlier: Sequence[Turn]) -> float:
         if turn.guess is None or turn.marks is None:
             return WASTED_TURN_REGRET if turn.costs_turn else 0.0
-        scored = tuple(past for past in earlier if past.marks is not None)
-        turns_left = max_turns - sum(past.costs_turn for past in earlier)
-        key = (scored, turn.guess, turns_left)
+        turns_left = max_turns - turns_used(earlier)
+        key = (scored_pairs(earlier), turn.guess, turns_left)
         if key not in known:
-            known[key] = solver.regret(turn.guess, fitting(scored), turns_left)
+            known[key] = solver.regret(turn.guess, fitting(earlier), turns_left)
         return known[key]
 
     def measured(record: GameRecord) -> GameRecord:

@@ -24,7 +24,7 @@ from transformers import PreTrainedModel
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.model import ModelSettings
-from wordle_rl.game import Outcome, Turn, score_guess
+from wordle_rl.game import scored_turn
 from wordle_rl.policy.gguf import LINEAGE_KEY, read_gguf
 from wordle_rl.policy.loading import load_codec
 from wordle_rl.prompt import Message, Prompter
@@ -208,7 +208,7 @@ def _sample_game(prompter: Prompter) -> list[Message]:
     guesses = [letters[first : first + length] for first in range(0, 26, length)][
         : max(1, prompter.rules.max_turns - 1)
     ]
-    return prompter.opening([Turn(each, score_guess(secret, each), Outcome.SCORED) for each in guesses])
+    return prompter.opening([scored_turn(secret, each) for each in guesses])
 
 
 def modelfile(codec: ChatCodec, prompter: Prompter, max_completion_tokens: int, num_context: int, gguf: str) -> str:

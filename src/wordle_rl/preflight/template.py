@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from wordle_rl.chat.codec import ChatCodec, unwritable
 from wordle_rl.chat.masks import encode_game
-from wordle_rl.game import Outcome, Turn, score_guess
+from wordle_rl.game import Outcome, Turn, scored_turn
 from wordle_rl.preflight import Finding, note, problem, warning
 from wordle_rl.prompt import Message, Prompter, Shape, Thinking
 from wordle_rl.words import WordList
@@ -17,7 +17,7 @@ def sample_game(words: WordList, prompter: Prompter) -> list[Message]:
     do not grow."""
     secret, *others = (words.answers[place] for place in (0, len(words.answers) // 2, -1))
     guesses = [*others, secret]
-    board = [Turn(guess, score_guess(secret, guess), Outcome.SCORED) for guess in guesses]
+    board = [scored_turn(secret, guess) for guess in guesses]
     replies = [
         Message(role="assistant", content=prompter.reply(guess, f"First this,\nthen that: {guess}."))
         for guess in guesses
@@ -36,7 +36,7 @@ def texts_of(words: WordList, prompter: Prompter) -> list[str]:
     The words that it plays are answers.
     """
     answers = words.answers[:3]
-    marked = [Turn(guess, score_guess(answers[0], guess), Outcome.SCORED) for guess in answers]
+    marked = [scored_turn(answers[0], guess) for guess in answers]
     refused = [Turn(answers[0], None, outcome) for outcome in Outcome if outcome.broke_rules]
     boards = [marked, [*marked, marked[-1]], *([*marked, turn] for turn in refused), *([turn] for turn in refused)]
     prompts = [prompter.opening(), *([prompter.feedback(board), *prompter.state(board)] for board in boards)]

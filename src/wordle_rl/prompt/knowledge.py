@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from wordle_rl.game import Turn
+from wordle_rl.game import Turn, scored_pairs
 
 
 class Knowledge(NamedTuple):
@@ -21,19 +21,15 @@ class Knowledge(NamedTuple):
 
 def knowledge_of(turns: Sequence[Turn], word_length: int) -> Knowledge:
     """Collect what the marks of all turns prove."""
-    return _known(_scored(turns), word_length)
+    return _known(scored_pairs(turns), word_length)
 
 
 def knowledge_lines(turns: Sequence[Turn], word_length: int) -> tuple[str, ...]:
     """Describe what the marks of all turns prove; see `describe_knowledge`."""
-    return _lines(_scored(turns), word_length)
+    return _lines(scored_pairs(turns), word_length)
 
 
 _Scored = tuple[tuple[str, str], ...]  # guesses and their marks
-
-
-def _scored(turns: Sequence[Turn]) -> _Scored:
-    return tuple([(turn.guess, turn.marks) for turn in turns if turn.guess is not None and turn.marks is not None])
 
 
 @lru_cache(maxsize=1 << 14)

@@ -13,7 +13,7 @@ from typing import Protocol
 from typing_extensions import TypedDict  # pydantic reads no other before Python 3.12
 
 from wordle_rl.errors import UserError
-from wordle_rl.game import Rules, Turn
+from wordle_rl.game import Rules, Turn, turns_used
 from wordle_rl.import_paths import check_call, is_import_path, resolve
 from wordle_rl.prompt.coded import COMPACT, COMPACT_FORM, SPELLED, SpelledForm
 from wordle_rl.prompt.english import ENGLISH, LETTERS, SYMBOLS, TEXTARENA
@@ -201,7 +201,7 @@ class Prompter:
 
     def turns_left(self, turns: Sequence[Turn]) -> int:
         """Return the number of guesses left after `turns`."""
-        return self.rules.max_turns - sum([turn.costs_turn for turn in turns])
+        return self.rules.max_turns - turns_used(turns)
 
     def _system(self) -> list[Message]:
         return [{"role": "system", "content": self.system_text}] if self.system_text else []

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from wordle_rl.game import Turn
+from wordle_rl.game import Turn, scored_pairs
 from wordle_rl.prompt import textarena_texts as texts
 from wordle_rl.prompt.english import HARD_MODE_RULE
 from wordle_rl.prompt.reply import Thinking
@@ -68,7 +68,7 @@ class NotebookStyle:
         for count, turn in enumerate(turns, start=1):
             message = f"[{turn.guess}]" if turn.guess else ""
             left = prompter.turns_left(turns[:count])
-            known = [earlier.guess for earlier in turns[: count - 1] if earlier.marks is not None]
+            known = dict(scored_pairs(turns[: count - 1]))
             history += texts.played(message, turn, left, repeated=turn.guess in known, letters=prompter.word_length)
         return _user_message(texts.ENV_ID, [history])
 
@@ -89,8 +89,7 @@ def _player0_answer(prompter: Prompter, turns: Sequence[Turn]) -> str:
     last, left = turns[-1], prompter.turns_left(turns)
     if last.marks is None or last.guess is None:
         return _as_player0(texts.answered(last, left, repeated=False, letters=prompter.word_length))
-    scored = [(turn.guess, turn.marks) for turn in turns if turn.guess is not None and turn.marks is not None]
-    board = "\n".join(f"{texts.board(guess, marks)}\n" for guess, marks in scored)
+    board = "\n".join(f"{texts.board(guess, marks)}\n" for guess, marks in scored_pairs(turns))
     return f"Player 0 submitted [{last.guess}].\nFeedback:\n{board}\nYou have {left} guesses left."
 
 

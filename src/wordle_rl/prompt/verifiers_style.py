@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from wordle_rl.game import Outcome, Turn
+from wordle_rl.game import Outcome, Turn, scored_pairs
 from wordle_rl.prompt import textarena_texts as texts
 from wordle_rl.prompt.english import HARD_MODE_RULE
 from wordle_rl.prompt.reply import Thinking
@@ -48,7 +48,7 @@ class VerifiersStyle:
     def feedback(self, prompter: Prompter, turns: Sequence[Turn]) -> str:
         """See `StyleTexts`."""
         *before, last = turns
-        known = [turn.guess for turn in before if turn.marks is not None]
+        known = dict(scored_pairs(before))
         answer = texts.answered(
             last, prompter.turns_left(turns), repeated=last.guess in known, letters=prompter.word_length
         )

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 
 import wordle_rl
 from wordle_rl.env import StopReason, WordleEnv
-from wordle_rl.game import Turn
+from wordle_rl.game import Turn, scored_pairs
 from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.prompt import textarena_texts as texts
 from wordle_rl.prompt.textarena_texts import ENV_ID
@@ -97,7 +97,7 @@ class TextArenaGame:
     @property
     def board(self) -> dict[str, str]:
         """Marks of each scored guess, in order."""
-        return {turn.guess: turn.marks for turn in self.env.turns if turn.guess is not None and turn.marks is not None}
+        return dict(scored_pairs(self.env.turns))
 
     @property
     def turns_used(self) -> int:

@@ -33,7 +33,7 @@ Candidates = npt.NDArray[np.int32]
 FAILURE = 1 << 40  # larger than any total of guesses
 UNCAPPED = 1 << 20
 NO_BOUND = 1 << 62
-_MEMO_LIMIT = 200_000
+MEMO_LIMIT = 200_000  # sets of candidates that a memory holds before it forgets them all
 _SMALL_SPLIT = 128  # candidates whose split is found again as fast as it is remembered
 _MAX_SPLITS = 64  # of 0.2 MB each
 _SELF_CHECK_LIMIT = 64  # in larger sets no candidate separates all others in practice, so do not look
@@ -83,7 +83,7 @@ class Search:
 
     def trim(self) -> None:
         """Forget everything once the memory holds too many sets; never within a search, which relies on it."""
-        if len(self._free) + len(self._capped) > _MEMO_LIMIT:
+        if len(self._free) + len(self._capped) > MEMO_LIMIT:
             self._free.clear()
             self._capped.clear()
 

@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wordle_rl.game import Turn
+from wordle_rl.game import Turn, scored_pairs
 from wordle_rl.solver.fewest_guesses import (
     FAILURE,
+    MEMO_LIMIT,
     UNCAPPED,
     Candidates,
     Search,
@@ -31,8 +32,7 @@ from wordle_rl.solver.partition import (
 from wordle_rl.words import WordList
 
 DEFAULT_BEAM = 10
-_MEMO_LIMIT = 200_000
-_MAX_BOARDS = 20_000
+MAX_BOARDS = 20_000  # that a cache by board keeps
 _SELF_CHECK_LIMIT = 16
 _GUESS = 1 << 20  # one guess in the units of quick regret: whole numbers add up to the same sum in any order
 
@@ -147,7 +147,7 @@ class Solver:
             return float(len(known) == 2)  # either of two candidates separates them: one bit
         key = known.tobytes()
         if key not in self._best_bits:
-            if len(self._best_bits) >= _MEMO_LIMIT:
+            if len(self._best_bits) >= MEMO_LIMIT:
                 self._best_bits.clear()
             self._best_bits[key] = float(bits_from_log_sum(self._least_log_sum(known), len(known)))
         return self._best_bits[key]
@@ -214,7 +214,7 @@ class Solver:
             return 0.0
         codes, key = self._codes(guess, known), known.tobytes()
         if key not in self._least_quick:
-            if len(self._least_quick) >= _MEMO_LIMIT:
+            if len(self._least_quick) >= MEMO_LIMIT:
                 self._least_quick.clear()
             self._least_quick[key] = float(self._quick_sums(known).min() / len(known))
         hit = bool(np.any(codes == self._all_green))
@@ -286,13 +286,11 @@ def _checked_turns(turns_left: int | None) -> int:
 def fitting_answers(solver: Solver) -> Callable[[Sequence[Turn]], Candidates]:
     """Return a function from a board to the indices of the answers that fit it; it caches results."""
 
-    @lru_cache(_MAX_BOARDS)
+    @lru_cache(MAX_BOARDS)
     def candidates(scored: tuple[tuple[str, str], ...]) -> Candidates:
         return solver.narrow(candidates(scored[:-1]), *scored[-1]) if scored else solver.candidates(())
 
-    return lambda board: candidates(
-        tuple((turn.guess, turn.marks) for turn in board if turn.guess is not None and turn.marks is not None)
-    )
+    return lambda board: candidates(scored_pairs(board))
 
 
 def turn_regret(turn: Turn, candidates: Candidates, regret: Callable[[str, Candidates], float]) -> float:

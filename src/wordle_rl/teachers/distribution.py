@@ -23,16 +23,15 @@ import numpy as np
 
 from wordle_rl.config.teachers import TraceSettings
 from wordle_rl.data.game_record import TurnRecord
-from wordle_rl.game import Rules, Turn, violates_clues
+from wordle_rl.game import Rules, Turn, scored_pairs, turns_used, violates_clues
 from wordle_rl.prompt import Prompter, Thinking
 from wordle_rl.solver import Solver
-from wordle_rl.solver.solver import DEFAULT_BEAM
+from wordle_rl.solver.solver import DEFAULT_BEAM, MAX_BOARDS
 from wordle_rl.teachers.games import narration
 from wordle_rl.teachers.solver import SolverTeacher, listed_guess
 
 _LEAST = 1e-4
 """Drop words that are less likely: they teach nothing and make targets long."""
-_MAX_BOARDS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +93,11 @@ class SolverDistribution:
             listed_guess(solver.words, "opener", opener)
         self._solver, self._temperature, self._rules, self._opener = solver, temperature, rules, opener
         self._guess_of_answer = np.array([solver.words.guess_index[word] for word in solver.words.answers])
-        self._at = lru_cache(_MAX_BOARDS)(self._distribution)
+        self._at = lru_cache(MAX_BOARDS)(self._distribution)
 
     def __call__(self, board: Sequence[Turn]) -> WordDistribution | None:
         """See `BoardTeacher`."""
-        scored = tuple((turn.guess, turn.marks) for turn in board if turn.guess is not None and turn.marks)
-        is_last = sum(turn.costs_turn for turn in board) + 1 >= self._rules.max_turns
+        scored, is_last = scored_pairs(board), turns_used(board) + 1 >= self._rules.max_turns
         opener = self._opener
         if opener is not None and not scored and (not is_last or opener in self._solver.words.answer_index):
             return WordDistribution((opener,), (1.0,))

@@ -21,7 +21,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 
-from wordle_rl.game import Outcome, Turn, score_guess, violates_clues
+from wordle_rl.game import Turn, score_guess, scored_turn, violates_clues
 from wordle_rl.prompt import Knowledge, knowledge_of
 from wordle_rl.words import WordList, WordListError
 
@@ -120,7 +120,7 @@ def pseudo_secret(
         True
     """
     marks = [score_guess(answer, guess) for guess in guesses]
-    known = knowledge_of([Turn(*pair, Outcome.SCORED) for pair in zip(guesses, marks, strict=True)], len(answer))
+    known = knowledge_of([scored_turn(answer, guess) for guess in guesses], len(answer))
     played = {*"".join(guesses)}
     untried = [letter for letter in _LETTERS if letter not in played]
     untried = rng.sample(untried, min(_MOST_UNTRIED, len(untried)))

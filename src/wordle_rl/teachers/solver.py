@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wordle_rl.config.teachers import TeacherSettings
-from wordle_rl.game import Turn, score_guess, violates_clues
+from wordle_rl.game import Turn, score_guess, scored_pairs, turns_used, violates_clues
 from wordle_rl.solver import Solver, encode_marks, marks_matrix
 from wordle_rl.solver.partition import count_split
 from wordle_rl.words import WordList, WordListError
@@ -103,8 +103,7 @@ class SolverTeacher:
         Turns without marks are ignored. A word that cannot be the secret is advised only if another guess follows.
         """
         opener = listed_guess(self.words, "opener", settings.opener) if settings.opener else self._best_opener
-        scored = [(turn.guess, turn.marks) for turn in board if turn.guess is not None and turn.marks]
-        last = sum(turn.costs_turn for turn in board) + 1 >= max_turns
+        scored, last = scored_pairs(board), turns_used(board) + 1 >= max_turns
         fitting = np.ones(len(self.words.answers), np.bool_)
         for guess, marks in scored:
             index = self.words.guess_index.get(guess)
