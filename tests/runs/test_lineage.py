@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from huggingface_hub.errors import EntryNotFoundError
+from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 from rich.console import Console
 
 from wordle_rl.config.files import load_config
@@ -97,6 +97,19 @@ def test_the_past_of_bundled_and_hub_models_is_read(knows: bool, tmp_path: Path,
     monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
     found = lineage_of(described_at("somebody/wordle@v2"))
     assert found == (learnt(1) if knows else None)
+
+
+def test_a_hub_that_gives_no_answer_about_the_past_of_a_model_is_told_once(monkeypatch, caplog) -> None:
+    def download(*_args: object, **_options: object) -> str:
+        raise LocalEntryNotFoundError("the hub cannot be reached")
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
+    assert lineage_of(described_at("nobody/online", cached=True)) is None
+    assert not caplog.messages
+    for _ in range(2):
+        assert lineage_of(described_at("nobody/online")) is None
+    [told] = caplog.messages
+    assert "nobody/online" in told
 
 
 def test_words_outside_one_list_may_be_held_out_in_another(split) -> None:

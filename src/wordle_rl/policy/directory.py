@@ -23,6 +23,8 @@ from wordle_rl.prompt import Style
 from wordle_rl.runs import has_weights, is_run, trained_model
 from wordle_rl.runs.lineage import LINEAGE_FILE, lineage_of
 
+logger = logging.getLogger(__name__)
+
 BUNDLED = "bundled"
 """Name of the embedded model as trained by the preset `imitation`, shipped in this package."""
 _HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+?)(?:@([\w./-]+))?")
@@ -144,8 +146,8 @@ def _fetched(name: str) -> Path:
 def described_at(path: str, *, cached: bool = False) -> Path:
     """Return the directory with the files that say how a model of some settings (`model.path`) was trained.
 
-    Those of a hub model are downloaded; where the hub has none, or does not answer, the model counts as not trained
-    here. `cached`: look only for what was downloaded before.
+    Those of a hub model are downloaded; where the hub has none, the model was not trained here. If the hub gives no
+    answer, it counts as not trained here, with a warning. `cached`: look only for what was downloaded before.
     """
     if not is_hub_name(path):
         return Path(converted_path(path))
@@ -156,8 +158,19 @@ def described_at(path: str, *, cached: bool = False) -> Path:
         with retries_in_one_line():
             file = hf_hub_download(repo, LINEAGE_FILE, revision=revision or None, local_files_only=cached)
             return Path(file).parent
-    except (errors.HTTPError, errors.EntryNotFoundError, errors.LocalEntryNotFoundError, ConnectionError):  # type: ignore[attr-defined]  # of the HTTP library it uses
-        return Path(path)
+    except errors.EntryNotFoundError as error:
+        # Its own subclass says that the file is not in the cache and the hub could not be asked.
+        unanswered = isinstance(error, errors.LocalEntryNotFoundError)
+    except (errors.HTTPError, ConnectionError):  # type: ignore[attr-defined]  # of the HTTP library it uses
+        unanswered = True
+    if unanswered and not cached:
+        _warn_of_no_answer(path)
+    return Path(path)
+
+
+@lru_cache  # a run asks for its validation and again for its first stage
+def _warn_of_no_answer(path: str) -> None:
+    logger.warning("the hub did not say how %s was trained, so it counts as never trained on this game", path)
 
 
 def weights_mark(model_directory: Path) -> str:
