@@ -27,6 +27,9 @@ RUN pip install --no-cache-dir --constraint constraints.txt ".[train,openai,serv
     && install --directory --owner 1000 /runs
 
 USER 1000
+# `runs/NAME`, where runs go unless --out says otherwise, is then in the volume, and so are weights from the hub.
+WORKDIR /
+ENV HF_HOME=/runs/.hub
 VOLUME /runs
 EXPOSE 8000
 # Without a shell, so that a stop reaches the run, which then saves a checkpoint.

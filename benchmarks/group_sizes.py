@@ -41,6 +41,7 @@ from wordle_rl.config.training import RewardSettings, RLOptimizerSettings, Sampl
 from wordle_rl.evaluate.asked import Asked
 from wordle_rl.evaluate.play import evaluate
 from wordle_rl.evaluate.stats import clustered_wilson_interval
+from wordle_rl.policy.directory import weights_mark
 from wordle_rl.policy.loading import load_model
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.runs import Run, RunError, read_jsonl, read_object, write_json
@@ -72,6 +73,10 @@ class Plan:
     steps: int
     reward: str
 
+    def about(self) -> dict[str, Any]:
+        """What makes two trainings the same, with the weights that they start from."""
+        return {**asdict(self), "start": weights_mark(self.start / "sft")}
+
     def settings(self, size: int) -> GRPOSettings:
         """Settings of a training with groups of this size."""
         return GRPOSettings(
@@ -88,8 +93,13 @@ class Plan:
 def train(plan: Plan, size: int, seed: int, directory: Path) -> Training:
     """One training from the start, and its figures; those of a finished one are read. Size 0 is the start itself."""
     done = directory / "figures.json"
+    about = {**plan.about(), "seed": seed}
     if done.is_file():
         known = read_object(done) | {"group_size": size}
+        if known.get("about") != about:
+            raise SystemExit(
+                f"{directory} holds a training of {known.get('about')}, not of {about}; name another --out"
+            )
         return Training(**{field.name: known[field.name] for field in fields(Training)})
     config = stored_config(plan.start / "config.json")
     context = GameContext.of(config)
@@ -113,7 +123,7 @@ def train(plan: Plan, size: int, seed: int, directory: Path) -> Training:
         statistics.fmean(row["win_rate"] for row in rows) if rows else 0.0,
         **won,
     )
-    write_json(done, asdict(found))
+    write_json(done, asdict(found) | {"about": about})
     return found
 
 
@@ -152,7 +162,7 @@ def time_steps(plan: Plan, sizes: tuple[int, ...], repeats: int) -> dict[int, fl
 def timed(plan: Plan, sizes: tuple[int, ...], repeats: int, path: Path) -> dict[int, float]:
     """`time_steps`, or what it found before for these sizes and games."""
     known = read_object(path) if path.is_file() else {}
-    about = {"games": plan.games, "steps": plan.steps, "repeats": repeats}
+    about = {**plan.about(), "repeats": repeats}
     if known.get("about") != about or not {*map(str, sizes)} <= known["seconds"].keys():
         found = time_steps(plan, sizes, repeats)
         known = {"about": about, "seconds": {str(size): seconds for size, seconds in found.items()}}

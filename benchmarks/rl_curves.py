@@ -1,6 +1,7 @@
 """Draw wins in training and the noise of the gradient from rows of `rl_ablation.py`.
 
-python benchmarks/rl_curves.py benchmarks/records/grpo.jsonl --ways "dense" "wins" --svg docs/grpo.svg
+    python benchmarks/rl_curves.py benchmarks/records/grpo.jsonl --svg docs/grpo.svg \\
+        --ways "wins, T = 1" "dense, T = 1, Muon 0.004"
 """
 
 import json
@@ -28,6 +29,9 @@ def main(records: tyro.conf.Positional[Path], svg: Path, ways: tuple[str, ...], 
         title: Heading.
     """
     rows = [json.loads(line) for line in records.read_text().splitlines()]
+    known = sorted({row["way"] for row in rows if row["curve"]})
+    if not {*ways} <= {*known} or len(ways) > len(COLORS):
+        raise SystemExit(f"--ways: give at most {len(COLORS)} of {', '.join(map(repr, known))}")
     figure = Figure((8.0, 6.0), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
     for way, color in zip(ways, COLORS, strict=False):

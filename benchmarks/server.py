@@ -5,9 +5,9 @@
 
 Clients in this process play scripted games of six guesses over as many WebSockets as there are sessions, and the
 processor clock of the server's process is read before and after. A reset a game is part of a turn's share. "Rules" is
-the same games without a server. The stock no-op is an environment of openenv's that does nothing, served by openenv as
-it comes. With an environment that has openenv and TextArena, and a directory with openenv's `textarena_env`, that one
-is measured too. Servers take turns, so that a busy machine slows all of them alike.
+the same guesses without a server, on the answers in order. The stock no-op is an environment of openenv's that does
+nothing, served by openenv as it comes. With an environment that has openenv and TextArena, and a directory with
+openenv's `textarena_env`, that one is measured too. Servers take turns, so that a busy machine slows all of them alike.
 """
 
 import argparse
@@ -123,7 +123,7 @@ def cpu_per_turn(server: ServerProcess, sessions: int, games: int, guess: Callab
 
 
 def rules_per_turn(games: int) -> float:
-    """Milliseconds of processor time per turn of the same games without a server."""
+    """Milliseconds of processor time per turn of the same guesses without a server."""
     words, prompter = load_words(), Prompter()
     turns = 0
     begun = time.process_time()

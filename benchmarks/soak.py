@@ -2,10 +2,10 @@
 
     python benchmarks/soak.py [--connections 10000] [--json]
 
-The storm comes three times. In the first two, buffers grow to what a storm needs, and the allocator keeps them: memory
-then goes up and down by a tenth. During the third one some sessions play and check every answer. The server's memory,
-threads and sockets are read after each, when its sessions are gone; the exit code is 1 if one of the three is more than
-10 % above the larger of the first two readings, or an answer was wrong or missing.
+The storm comes four times. In the first three, buffers grow to what a storm needs, and the allocator keeps them: memory
+then goes up and down by a tenth. During the last one some sessions play and check every answer. The server's memory,
+threads and sockets are read after each, when its sessions are gone. The exit code is 1 if one of these figures ends more
+than 10 % above the reading of the most memory before, or if an answer was wrong or missing.
 """
 
 import argparse

@@ -42,7 +42,7 @@ def continued(model: Any, tokenizer: Any, prompts: Sequence[str], num_tokens: in
     tokenizer.padding_side = "left"
     found = []
     for first in range(0, len(prompts), BATCH):
-        asked = tokenizer(list(prompts[first : first + BATCH]), return_tensors="pt", padding=True)
+        asked = tokenizer(list(prompts[first : first + BATCH]), return_tensors="pt", padding=True).to(model.device)
         said = model.generate(**asked, max_new_tokens=num_tokens, do_sample=False, pad_token_id=tokenizer.pad_token_id)
         found += tokenizer.batch_decode(said[:, asked["input_ids"].shape[1] :], skip_special_tokens=True)
     return [text.split("\n")[0].strip() for text in found]

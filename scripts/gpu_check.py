@@ -101,7 +101,7 @@ class Result:
 
 
 def main() -> int:
-    """Run the stages in the time there is; the exit code is 1 if one failed, 2 if none could run."""
+    """Run the stages in the time there is; the exit code is 1 if one did not finish, 2 if none was begun."""
     parser = argparse.ArgumentParser(description="Train, evaluate and measure on one GPU, in one call.")
     parser.add_argument("--out", type=Path, required=True, help="directory of the record and of the runs; new or empty")
     parser.add_argument("--small", action="store_true", help="tiny models, for any processor: tries the script itself")
@@ -116,7 +116,8 @@ def main() -> int:
         {"weights": make_weights, "play": play_games}[options.stage](options.out, options.small)
         return 0
     results = check(options.out, options.small, options.seconds)
-    return int(any(result.outcome == "failed" for result in results))
+    outcomes = {result.outcome for result in results}
+    return 2 if outcomes == {"skipped"} else int(bool(outcomes & {"failed", "interrupted"}))
 
 
 def misplaced(out: Path, small: bool, *, inside: bool) -> str:
@@ -125,8 +126,8 @@ def misplaced(out: Path, small: bool, *, inside: bool) -> str:
 
     if not (small or torch.cuda.is_available()):
         return "torch finds no GPU here; --small tries every stage with tiny models on this processor"
-    if not inside and (out / "record.json").exists():
-        return f"{out} holds the record of an earlier check; name another --out"
+    if not inside and out.exists() and any(out.iterdir()):
+        return f"{out} is not empty, and a run in it would be resumed; name another --out"
     return ""
 
 

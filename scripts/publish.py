@@ -16,12 +16,11 @@ from pathlib import Path
 
 from wordle_rl.config.base import ConfigError
 from wordle_rl.data.trace_files import read_games
+from wordle_rl.errors import UserError
 from wordle_rl.report.hub import Kind, check_name, open_repo, send_folder
 from wordle_rl.report.run_record import read_run
-from wordle_rl.runs import RunError
 from wordle_rl.runs.lineage import audit
 from wordle_rl.runs.provenance import calls
-from wordle_rl.words import WordListError
 
 ROOT = Path(__file__).resolve().parents[1]
 SPACE = ROOT / "environments" / "space"
@@ -60,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
             else:
                 api = open_repo(asked.repo, private=asked.private, kind=kind)
                 send_folder(api, folder, asked.repo, f"Add the {asked.kind} of wordle-rl", kind)
-        except (ConfigError, RunError, WordListError) as error:
+        except UserError as error:
             print(f"error: {error}", file=sys.stderr)
             return 2
         files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
@@ -78,8 +77,8 @@ def gather_space(folder: Path, wheel: Path | None) -> None:
             raise ConfigError(f"--wheel: {wheel} is no wheel of wordle-rl; make one with `make packages`")
         shutil.copy(wheel, folder)
         made = folder / "Dockerfile"
-        text = made.read_text(encoding="utf-8")
-        made.write_text(re.sub(r"^ARG PACKAGE=.*$", f'ARG PACKAGE="./{wheel.name}"', text, flags=re.MULTILINE), "utf-8")
+        text, package = made.read_text(encoding="utf-8"), f"./{wheel.name}[train,serve]"
+        made.write_text(re.sub(r"^ARG PACKAGE=.*$", f'ARG PACKAGE="{package}"', text, flags=re.MULTILINE), "utf-8")
 
 
 def gather_games(folder: Path, directory: Path) -> None:

@@ -18,6 +18,11 @@ if [ ! -s "$RAY_AUTH_TOKEN_PATH" ]; then
   exit 2
 fi
 
+python -c 'import ray, sys; sys.exit(tuple(map(int, ray.__version__.split(".")[:2])) < (2, 52))' || {
+  echo "no Ray from 2.52 on, which asks for the token, in this environment" >&2
+  exit 2
+}
+
 if [ "$NODE_RANK" != 0 ]; then
   exec ray start --address "$HEAD:$port" --num-gpus "$gpus" --block
 fi
@@ -26,7 +31,13 @@ config=$1 run=$2
 shift 2
 ray start --head --node-ip-address "$HEAD" --port "$port" --num-gpus "$gpus" --dashboard-host 127.0.0.1
 trap 'ray stop' EXIT
-until [ "$(python -c 'import ray; ray.init("auto", logging_level="ERROR"); print(sum(n["Alive"] for n in ray.nodes()))')" -ge "$NODES" ]; do
+tries=0
+until [ "$(python -c 'import ray; ray.init("auto", logging_level="ERROR"); print(sum(n["Alive"] for n in ray.nodes()))' || echo 0)" -ge "$NODES" ]; do
+  tries=$((tries + 1))
+  if [ "$tries" -ge "${NODE_WAIT_TRIES:-120}" ]; then
+    echo "fewer than $NODES machines have joined after $tries tries; see the output above, and the other machines" >&2
+    exit 1
+  fi
   sleep 5
 done
 python -m wordle_rl.trainers.verl "$config" --out "$run" --nodes "$NODES" --gpus-per-node "$gpus" "$@"

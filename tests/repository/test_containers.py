@@ -14,6 +14,7 @@ import pytest
 import yaml
 from openenv.cli.__main__ import app
 from openenv.cli.commands import push
+from packaging.requirements import Requirement
 from typer.testing import CliRunner
 
 from wordle_rl.cli import COMMANDS
@@ -77,6 +78,17 @@ def test_a_space_serves_on_the_port_that_its_front_matter_names(name: str) -> No
     assert re.findall(r"^EXPOSE (\d+)$", text, flags=re.MULTILINE) == [port]
     assert f"127.0.0.1:{port}/health" in text
     assert len(matter["short_description"]) <= 60, "the hub's limit"
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_a_space_installs_a_requirement_that_pip_can_read(name: str) -> None:
+    text = (ROOT / "environments" / name / "Dockerfile").read_text(encoding="utf-8")
+    [package] = re.findall(r'^ARG PACKAGE="(.*)"$', text, flags=re.MULTILINE)
+    asked = Requirement(package)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert asked.name == project["name"]
+    assert "serve" in asked.extras <= {*project["optional-dependencies"]}
+    assert '"${PACKAGE}"' in text, "and nothing is added to it"
 
 
 class FakeHub:

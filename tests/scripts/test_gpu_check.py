@@ -59,7 +59,7 @@ def test_every_stage_runs_with_small_models_and_leaves_a_record(tmp_path: Path) 
     assert learnt["memory"]["sft"]["peak_gib"] > 0
     again = call("--small", "--out", tmp_path / "check")
     assert again.returncode == 2
-    assert "holds the record of an earlier check" in again.stderr
+    assert "is not empty" in again.stderr
 
 
 def test_the_settings_of_its_sft_suit_a_pretrained_model(script, tmp_path, cli) -> None:
@@ -74,6 +74,12 @@ def test_the_settings_of_its_sft_suit_a_pretrained_model(script, tmp_path, cli) 
     problems = [line for line in out.splitlines() if line.startswith("problem: ")]
     assert "1,720,574,976" in out
     assert [line for line in problems if "may need about" not in line] == []
+
+
+def test_a_check_in_which_nothing_was_begun_has_not_passed(tmp_path: Path) -> None:
+    done = call("--small", "--out", tmp_path / "check", "--seconds", 0)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout.count("skipped") == 4
 
 
 def stage(script: SimpleNamespace, code: str, **changes: object):

@@ -385,7 +385,7 @@ def test_two_processes_whose_games_end_at_different_turns_train_together(server,
 SCRIPT = Path(__file__).parents[2] / "scripts" / "vllm_server.sh"
 
 
-VARIABLES = {"HOST": "0.0.0.0", "PORT": "8001", "TP": "2", "DP": "4", "MAX_MODEL_LEN": "2048"}
+VARIABLES = {"LISTEN": "0.0.0.0", "PORT": "8001", "TP": "2", "DP": "4", "MAX_MODEL_LEN": "2048"}
 OPTIONS = ("--host", "--port", "--tensor-parallel-size", "--data-parallel-size", "--max-model-len")
 
 
