@@ -9,7 +9,7 @@ import pytest
 from wordle_rl.config.context import GameContext
 from wordle_rl.config.files import load_config
 from wordle_rl.config.run import RunConfig
-from wordle_rl.evaluate.compare import against_reference, reference_for
+from wordle_rl.evaluate.compare import against_reference, games_per_point, reference_for
 from wordle_rl.runs import Run, read_object, write_json
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
@@ -108,6 +108,15 @@ def test_the_band_counts_the_luck_of_games_once(tmp_path: Path, runs: list[Path]
     attempts = [{"curve": [0.5 + apart * seed], "games_per_point": 400} for seed in (-1, 0, 1)]
     (point,) = against_reference(plant(tmp_path / "own", curve=(0.5,)), {"attempts": attempts})
     assert (point.high - point.low) / 2 == pytest.approx(3 * spread * (4 / 3) ** 0.5)
+
+
+@pytest.mark.parametrize(
+    ("stages", "games"), [(["sft"], 0), (["sft", "grpo", "dpo"], 3 * 4), (["sft", "dpo", "grpo"], 5 * 2)]
+)
+def test_the_games_behind_a_point_are_those_of_the_first_stage_that_plays(stages: list[str], games: int) -> None:
+    sizes = {"grpo": {"groups_per_step": 3, "group_size": 4}, "dpo": {"groups_per_round": 5, "group_size": 2}}
+    config = RunConfig.model_validate({"stages": stages, **{name: sizes[name] for name in stages if name in sizes}})
+    assert games_per_point(config) == games
 
 
 def test_the_script_prints_a_row_and_writes_a_record(runs: list[Path], tmp_path: Path, capsys) -> None:

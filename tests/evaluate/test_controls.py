@@ -178,3 +178,15 @@ def test_eval_draws_at_equal_entropy(cli, finished_run, monkeypatch, tmp_path: P
     assert (found.control.kind, found.control.temperature_of) == ("equal_entropy", 1.0)
     assert found.control.nats == pytest.approx(found.control.nats_of, rel=0.05)
     assert 0.0 < found.conditions.temperature <= 4.0
+
+
+def test_a_model_is_as_random_as_itself_at_its_own_temperature(cli, finished_run, monkeypatch, tmp_path: Path) -> None:
+    """To the last digit: both play with the same seed, and 2 is the second temperature that is tried."""
+    monkeypatch.setattr("wordle_rl.evaluate.entropy._GAMES", 32)
+    command = ("eval", "--player", finished_run / "sft", "--match-entropy-of", finished_run / "sft", "--no-regret")
+    code, _, err = cli(*command, "--temperature", 2.0, "--max-games", 2, "--out", tmp_path / "matched.json")
+    assert code == 0, err
+    found = Evaluation.load(tmp_path / "matched.json")
+    assert found.control is not None
+    assert (found.control.temperature_of, found.conditions.temperature) == (2.0, 2.0)
+    assert found.control.nats == found.control.nats_of

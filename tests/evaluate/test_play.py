@@ -65,6 +65,7 @@ def test_pass_at_k_is_of_secrets_that_were_played_so_often() -> None:
     assert {k: rate for k, (rate, _, _) in found.items()} == pytest.approx(expected)
     assert found["3"][1:] == pytest.approx(wilson_interval(2, 3))
     assert found["1"][1] < found["1"][0] < found["1"][2]
+    assert {*play_script([*lucky, *unlucky, *unlucky[:2]]).figures().pass_at} == {"1", "2"}, "as often as the rarest"
 
 
 def test_a_failed_request_is_an_error_and_a_spent_token_budget_a_loss() -> None:
@@ -100,10 +101,13 @@ def test_the_solver_wins_without_regret_and_in_the_guesses_it_promised() -> None
 
 
 def test_a_free_refusal_gives_nothing_away() -> None:
-    rules = Rules(dictionary=Dictionary.APP, max_refusals=1)
-    evaluation = play_script([("crane", ["zzzzz", "zzzzz", "crane"])], regret=True, rules=rules)
-    assert [turn.notes.regret for turn in evaluation.records[0].turns[:2]] == [0.0, WASTED_TURN_REGRET]
-    assert evaluation.records[0].turns_used == 2
+    rules = Rules(max_turns=3, dictionary=Dictionary.APP, max_refusals=1)
+    evaluation = play_script([("crane", ["zzzzz", "fuzzy", "zzzzz", "crane"])], regret=True, rules=rules)
+    regrets = [SOLVER.regret("fuzzy", np.arange(len(ANSWERS)), turns_left) for turns_left in (3, 2)]
+    assert regrets[0] != regrets[1]
+    expected = [0.0, regrets[0], WASTED_TURN_REGRET]
+    assert [turn.notes.regret for turn in evaluation.records[0].turns[:3]] == expected, "no turn either"
+    assert evaluation.records[0].turns_used == 3
 
 
 @pytest.mark.parametrize("batch_size", [1, 5, 12, 100])
@@ -128,6 +132,7 @@ REWARDED = {
     1: ("trace", ["speed", "speed", "zzzzz", "no word", "speed", "speed"]),
     2: ("grape", [NOT_SENT]),
     3: ("abide", ["abide"]),
+    4: ("crate", ["speed"] * 6),
 }
 
 
@@ -142,10 +147,10 @@ def records():
 def test_the_distribution_adds_up(records) -> None:
     found = reward_figures(records, "own")
     assert found is not None
-    assert (found.preset, found.num_games, found.highest) == ("own", 3, 1.0)
-    assert [record.notes.reward for record in records] == [1.0, found.lowest, None, 1.0], "an error has none"
-    assert found.mean == pytest.approx((2.0 + found.lowest) / 3)
-    assert found.below_zero == pytest.approx(1 / 3)
-    assert sum(found.bin_counts) == 3
+    assert (found.preset, found.num_games, found.highest) == ("own", 4, 1.0)
+    assert [record.notes.reward for record in records] == [1.0, found.lowest, None, 1.0, 0.0], "an error has none"
+    assert found.mean == pytest.approx((2.0 + found.lowest) / 4)
+    assert found.below_zero == pytest.approx(1 / 4), "nothing is not below zero"
+    assert sum(found.bin_counts) == 4
     assert len(found.bin_edges) == len(found.bin_counts) + 1
     assert (found.bin_edges[0], found.bin_edges[-1]) == (found.lowest, found.highest)

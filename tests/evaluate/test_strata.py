@@ -49,6 +49,8 @@ SHOWN = [
     ([row("abide", "trace", reply="<guess>trace</guess>")], set(), set()),
     ([row("trace", "crane", taught=False)], {"crane"}, set()),
     ([row("trace", "crane", given=True)], {"crane"}, {((), "crane")}),
+    ([{"secret": "trace", "turns": [{"guess": "crane", "given": True}]}], {"crane"}, set()),  # named, but not taught
+    ([{"secret": "trace", "turns": [{"guess": "crane"}]}], {"crane"}, {((), "crane")}),
     ([row("trace", "abide", others=["crane", "fuzzy"])], {"crane"}, {((), "crane")}),  # words of a soft label
     ([row("drape", "zzzzz", "crane", marks=None, taught=False)], {"crane"}, {((("zzzzz", ""),), "crane")}),
 ]
