@@ -20,9 +20,18 @@ from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.prompt import Shape
 from wordle_rl.reward import CURRICULA, PRESETS, RewardBreakdown, Rubric
 from wordle_rl.rollout import ActiveGame, Trajectory, open_game
+from wordle_rl.rollout import play as play_games
 from wordle_rl.runs import RunError
 from wordle_rl.train.micro_batches import micro_batches
-from wordle_rl.train.scored_games import Scored, measured, merged_metrics, rows_of, stop_rule
+from wordle_rl.train.scored_games import (
+    Scored,
+    boards_of,
+    measured,
+    merged_metrics,
+    num_live_turns,
+    rows_of,
+    stop_rule,
+)
 from wordle_rl.train.turn_candidates import play_branching, reward_judge
 
 
@@ -324,6 +333,21 @@ def test_games_of_words_outside_the_answers_are_neither_won_nor_lost() -> None:
     counts = dict.fromkeys(("win_rate", *by_turn), 3)
     assert found.denominators == {**counts, "mean_guesses": 2, "format_compliance": 18, "invented_win_rate": 2}
     assert found.means["invented_win_rate"] == 0.5
+
+
+@pytest.mark.parametrize("shape", Shape)
+def test_a_board_holds_the_prefix_guesses_and_those_of_the_game(shape, codec) -> None:
+    sampler = scripted(lambda _, turns: say(["these", "crane"][len(turns) - 1]))(None, codec)
+    [game] = play_games([InitialState("crane", ("drape",))], WORDS, compact(shape), sampler)
+    found = [([turn.guess for turn in board.turns], codec.text_of(reply)) for board, reply, _ in boards_of(game)]
+    assert found == [(["drape"], say("these")), (["drape", "these"], say("crane"))]
+
+
+@pytest.mark.parametrize(("given", "count"), [((), 3), (("mamma",), 3), (("these",), 1)])
+def test_the_first_guess_is_trained_on_though_prefix_guesses_have_ruled_all_answers_out(given, count, outside) -> None:
+    """Every answer has an e and no other word has one: nothing fits after a guess with an e."""
+    game = play("civic", "lymph", "fuzzy", "crane", "speed", given=given)
+    assert num_live_turns(game, outside.setup) == count
 
 
 @pytest.mark.parametrize("shape", Shape)

@@ -55,11 +55,11 @@ class Teaching:
 def train(tokenizer, codec, sixty, tmp_path):
     """Trains by rounds; its learner."""
 
-    def run(method: Teaching, settings=SETTINGS, tokens: int = 6) -> TorchLearner:
+    def run(method: Teaching, settings=SETTINGS, tokens: int = 6, directory: str = "") -> TorchLearner:
         learner = learner_of(small_model(tokenizer), codec)
         sampling = SamplingSettings(max_completion_tokens=tokens)
         setup = replace(setup_for(sixty, compact(max_turns=3)), sampling=sampling)
-        learn_by_play(method, training_of(learner, make_run(tmp_path, sixty), "practice"), setup, settings)
+        learn_by_play(method, training_of(learner, make_run(tmp_path / directory, sixty), "practice"), setup, settings)
         return learner
 
     return run
@@ -67,12 +67,13 @@ def train(tokenizer, codec, sixty, tmp_path):
 
 def test_a_round_plays_the_groups_it_was_asked_for_and_learns_what_was_chosen(train, seen, tmp_path) -> None:
     method = Teaching([Example([1, 2], [0, 1])])
-    train(method)
+    train(method, SETTINGS.model_copy(update={"temperature": 0.7}))
     secrets = [row["secrets"] for row in rows(tmp_path / "secrets.jsonl")]
     for played, drawn in zip(method.played, secrets, strict=True):
         games = [[game.trajectory.transcript.secret for game in group] for group in played.groups]
         assert games == [[secret] * 2 for secret in drawn]
     assert len({played.seed for played in method.played}) == 3
+    assert {played.sampler.settings.temperature for played in method.played} == {0.7}
     assert seen == [[*method.items]] * 3
 
 
@@ -164,17 +165,24 @@ def test_a_round_without_a_game_is_an_error_and_no_round(train, tmp_path, monkey
 
 def test_one_schedule_of_the_rate_spans_all_rounds(train, tmp_path, monkeypatch) -> None:
     falling = RLOptimizerSettings(learning_rate=1e-3, warmup=0.0, schedule="linear")
-    rates, update = [], TorchLearner.update
+    rates, learnt, update = [], [], TorchLearner.update
 
-    def listen(*args):
-        done = update(*args)
+    def listen(learner, micro_batches, *more):
+        done = update(learner, micro_batches, *more)
         rates.append(done.learning_rate)
+        learnt.append([row.token_ids for batch in micro_batches for row in batch])
         return done
 
     monkeypatch.setattr(TorchLearner, "update", listen)
     items = [Example([5, 6, 7], [0, 1, 1])], [Example([5, 8, 9, 10], [0, 0, 1, 1])]
     train(Teaching(*items), SETTINGS.model_copy(update={"batch_size": 1, "rounds": 2, "optimizer": falling}))
     assert rates == pytest.approx([1e-3, 0.75e-3, 0.5e-3, 0.25e-3])
+    rates.clear()
+    learnt.clear()
+    twice = {"batch_size": 1, "rounds": 1, "optimizer": falling, "updates_per_batch": 2}
+    train(Teaching(*items), SETTINGS.model_copy(update=twice), directory="twice")
+    assert rates == pytest.approx([1e-3, 0.75e-3, 0.5e-3, 0.25e-3])
+    assert learnt[0] == learnt[1] != learnt[2] == learnt[3], "a batch is learnt from twice before the next one is"
 
 
 @pytest.mark.parametrize(("most", "passes"), [(12, [10, 10, 10]), (4, [5] * 6), (0, [30])])
@@ -230,7 +238,8 @@ def test_games_are_drawn_from_the_whole_file(plain_traces, tmp_path) -> None:
     assert len(set(places)) == 20
     assert places[-1] > 40
     assert drawn == draw_games(tmp_path / "traces.jsonl", 20, 0) != draw_games(tmp_path / "traces.jsonl", 20, 1)
-    assert len(draw_games(tmp_path / "traces.jsonl", 1000, 0)) == len(plain_traces)
+    everything = [trace.notes.seed for trace in draw_games(tmp_path / "traces.jsonl", 1000, 0)]
+    assert sorted(everything) == list(range(len(plain_traces))) != everything, "a file of few games is shuffled, too"
 
 
 def test_a_round_replays_its_share_and_the_next_one_other_games(replay) -> None:
@@ -305,6 +314,7 @@ class Scene:
 ALGORITHMS = {
     "expert_iteration": (EXPERT_ITERATION, {"keep_per_group": 6}),
     "expert_iteration on secrets": (EXPERT_ITERATION, {"labels": "secret"}),
+    "expert_iteration on mistakes": (EXPERT_ITERATION, {"labels": "mistakes"}),
     "distill guess": (DISTILL, {"targets": "guess"}),
     "distill distribution": (DISTILL, {"targets": "distribution"}),
     "dpo": (DPO, {"margin": 1e-6, "pairs_per_board": 9, "guesses_per_board": 6}),
