@@ -294,7 +294,7 @@ class Poisoned:
         self.scene, self.patch = scene, monkeypatch
         self.after: dict[int, dict] = {}
 
-    def __call__(self, case: str, bad: set[int], limit=5, **changes) -> None:
+    def __call__(self, case: str, bad: set[int], limit=5, save_total_limit=1, **changes) -> None:
         calls = itertools.count(1)
 
         def prepare(model) -> None:
@@ -306,8 +306,9 @@ class Poisoned:
             self.after[done] = weights_of(self.model)
 
         self.patch.setattr(training_loop, "MAX_BAD_STEPS", limit)
-        once = {"epochs": 1.0} if case.startswith("sft") else {}
-        self.scene(case, "run", prepare=prepare, progress=keep, changes=once | changes)
+        changes = ({"epochs": 1.0} if case.startswith("sft") else {}) | changes
+        options = {"changes": changes, "save_total_limit": save_total_limit}
+        self.scene(case, "run", prepare=prepare, progress=keep, **options)
 
 
 @pytest.fixture
@@ -320,18 +321,20 @@ ONE_BATCH_A_STEP = pytest.mark.parametrize("case", ["sft, at its end", "grpo"])
 
 @ONE_BATCH_A_STEP
 def test_a_bad_step_changes_no_weight_and_is_counted_anew_after_a_good_one(case, poisoned) -> None:
-    poisoned(case, bad={2, 4}, limit=2)
+    poisoned(case, bad={2, 4}, limit=2, save_steps=1, save_total_limit=0)
     place, stage = poisoned.scene.place(case, "run"), case.partition(",")[0]
     after = poisoned.after
     assert [same_bits(after[step], after[step + 1]) for step in range(4)] == [False, True, False, True]
     found = rows(place / "metrics.jsonl")
     assert [row["step"] for row in found] == [1, 2, 3, 4]
     assert [row.get("skipped_steps", 0) for row in found] == [0, 1, 0, 1]
-    assert "grad_norm" in found[1]["not_finite"]
-    assert "grad_norm" not in found[1]
+    assert {"loss", "grad_norm"} <= {*found[1]["not_finite"]}, "nothing was learnt from its loss"
+    assert not {"loss", "grad_norm"} & {*found[1]}
     assert "not_finite" not in found[2]
     assert [stage_curves({stage: some}, stage).num_skipped for some in (found, found[:1])] == [2, 0]
     assert all(weight.isfinite().all() for weight in saved_weights(place / stage).values())
+    kept = sorted(path.name for path in (place / stage / "checkpoints").glob("checkpoint-*"))
+    assert kept == ["checkpoint-1", "checkpoint-3", "checkpoint-4"], "none of a bad step but the last"
 
 
 @ONE_BATCH_A_STEP
@@ -344,6 +347,27 @@ def test_too_many_in_a_row_stop_training_and_keep_the_last_good_checkpoint(case,
     assert same_bits(saved_weights(kept), poisoned.after[1])
     assert not (place / stage / "model.safetensors").exists()
     assert sum(row.get("skipped_steps", 0) for row in rows(place / "metrics.jsonl")) == 2
+
+
+@pytest.mark.parametrize(
+    ("save_steps", "checkpoint", "lines"), [(0, 3, [(3, 2, False)]), (1, 1, [(1, 0, False), (3, 2, True)])]
+)
+def test_too_many_leave_the_good_weights_though_no_checkpoint_was_due_and_a_line_with_the_means_of_good_steps(
+    save_steps, checkpoint, lines, poisoned
+) -> None:
+    place = poisoned.scene.place("sft, at its end", "run")
+    with pytest.raises(RunError, match=rf"\bcheckpoint-{checkpoint}\b"):
+        poisoned("sft, at its end", bad={2, 3}, limit=2, logging_steps=10, save_steps=save_steps)
+    assert newest(place / "sft").name == f"checkpoint-{checkpoint}"
+    assert same_bits(saved_weights(newest(place / "sft")), poisoned.after[1])
+    found = rows(place / "metrics.jsonl")
+    assert [(row["step"], row.get("skipped_steps", 0), "not_finite" in row) for row in found] == lines
+
+
+def test_too_many_stop_a_round_though_a_good_step_would_come_after_them(poisoned) -> None:
+    with pytest.raises(RunError, match=r"\bexpert_iteration\b"):
+        poisoned("expert_iteration", bad={2, 3}, limit=2, epochs=4)
+    assert not (poisoned.scene.place("expert_iteration", "run") / "metrics.jsonl").exists()
 
 
 def test_a_loss_that_is_not_finite_is_bad_though_its_gradient_is_finite(poisoned, monkeypatch) -> None:

@@ -66,6 +66,8 @@ def test_a_line_of_several_steps_has_their_mean_loss_and_the_place_of_the_last(e
         assert line[name] == pytest.approx(sum(row[name] for row in single[:3]) / 3)
     for name in ("epoch", "num_tokens"):
         assert (line[name], last[name]) == (single[2][name], single[3][name])
+    _, saved = tune(examples, "saved", epochs=1, logging_steps=3, save_steps=2)
+    assert [row["step"] for row in saved] == [2, 3, STEPS_PER_EPOCH], "a checkpoint ends a line"
 
 
 def test_a_row_that_a_stop_divides_has_the_seconds_of_its_steps(
