@@ -284,6 +284,21 @@ def test_several_updates_on_a_batch_are_clipped_against_the_probabilities_of_sam
     assert abs(losses[0] - losses[1]) > 1e-3
 
 
+def test_games_ahead_are_paid_by_the_compliance_of_the_newest_step_that_all_processes_know(
+    train: Training, tmp_path, monkeypatch
+) -> None:
+    """Two batches ahead, that is the step three before theirs: the two between may be under way."""
+    monkeypatch.setattr("wordle_rl.train.grpo_rollouts.COMPLIANCE_STEPS", 1)
+    settings = update(SETTINGS, steps=5, batches_ahead=2, engine="http://localhost:1")
+    context = context_for(WORDS, compact(TRANSCRIPT, max_turns=3), SOLVER)
+    setup = GameSetup(context, SECRETS, sampling=SamplingSettings(max_completion_tokens=16))
+    train(tmp_path, settings, setup=setup, engine=Player(train.codec, GAMES))
+    found = [row["format_compliance"] for row in rows(tmp_path / "metrics.jsonl")]
+    assert 0 < found[0] < 1
+    [rollouts] = train.all_rollouts
+    assert rollouts.schedule.asked == [None, None, None, found[0], max(found[:2])]
+
+
 def test_the_constant_of_dr_grpo_is_the_longest_row_that_can_be_learnt(train) -> None:
     limit = train.setup().sampling.max_completion_tokens
     for settings, shape, turns in (
@@ -291,5 +306,6 @@ def test_the_constant_of_dr_grpo_is_the_longest_row_that_can_be_learnt(train) ->
         (update(SETTINGS, guesses=1), Shape.TRANSCRIPT, 1),
         (update(SETTINGS, guesses=9), Shape.TRANSCRIPT, 3),
         (SETTINGS, Shape.STATE, 1),
+        (update(SETTINGS, turn_candidates=2, credit="guess"), Shape.TRANSCRIPT, 1),  # a candidate is a row
     ):
         assert policy_loss_of(settings, train.setup(shape)).longest == turns * limit

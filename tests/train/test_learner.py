@@ -157,12 +157,19 @@ def test_compiled_layers_learn_the_same_and_play_uncompiled(codec, examples) -> 
     assert close(weights, moved, 1e-4)
 
 
+def played_by(learner: TorchLearner) -> None:
+    with learner.policy(SamplingSettings(max_completion_tokens=2), 0) as (sampler, _):
+        sampler.sample([Request(0, (), (), learner.codec.encode("guess"))])
+
+
 def replies_to(prompt: list[int], *replies: list[int]) -> list[Example]:
     return [Example([*prompt, *ids], [0] * len(prompt) + [1] * len(ids)) for ids in replies]
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
-def test_rows_are_scored_by_their_trained_tokens_in_their_own_order(temperature, codec) -> None:
+def test_rows_are_scored_by_their_trained_tokens_in_their_own_order(temperature, codec, monkeypatch) -> None:
+    """Six rows, of which four fit at once."""
+    monkeypatch.setattr(learner_module, "ROWS_SCORED", 4)
     model = llama(codec)
     learner = TorchLearner(model, codec, precision="fp32", temperature=temperature)
     prompts = [codec.encode(text) for text in ("5x6", "5x6 and more", "5")]
@@ -174,6 +181,22 @@ def test_rows_are_scored_by_their_trained_tokens_in_their_own_order(temperature,
         of_tokens = logprobs.gather(1, torch.tensor(row.token_ids[1:])[:, None])[:, 0]
         expected.append(float(of_tokens[torch.tensor(row.loss_mask[1:], dtype=torch.bool)].sum()))
     assert learner.logprobs(rows) == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+def test_the_mode_of_a_model_is_what_it_was_before_it_learnt_played_or_was_measured(
+    is_training, tokenizer, codec, examples
+) -> None:
+    learner = started(small_model(tokenizer), codec)
+    learner.model.train(is_training)
+    for act in (
+        lambda: learner.update([examples[:2]], CrossEntropy(), 1),
+        lambda: learner.evaluate([examples[:2]], CrossEntropy()),
+        lambda: learner.logprobs(examples[:2]),
+        lambda: played_by(learner),
+    ):
+        act()
+        assert {module.training for module in learner.model.modules()} == {is_training}
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.4])

@@ -7,7 +7,7 @@ from torch import tensor
 from training_fixtures import fast, small_model
 
 from wordle_rl.train.example import Example
-from wordle_rl.train.loss import Loss, PolicyLoss, PreferenceLoss, policy_loss
+from wordle_rl.train.loss import CrossEntropy, Loss, PolicyLoss, PreferenceLoss, policy_loss
 
 
 def test_the_clip_takes_away_what_could_still_be_gained_on_both_sides_and_is_counted() -> None:
@@ -71,6 +71,27 @@ SIGNS: dict[str, Loss] = {
     "truncated importance": PolicyLoss("dapo", importance_cap=2.0),
     "dpo": PreferenceLoss(0.1),
 }
+
+
+DROPPING: dict[str, tuple[Loss, list[bool]]] = {
+    "cross entropy": (CrossEntropy(), [True]),
+    "policy": (PolicyLoss(), [False]),
+    "policy, after the reference": (PolicyLoss(beta=0.1), [False, False]),
+    "preference, after the reference": (PreferenceLoss(0.1), [False, True]),
+}
+"""Losses, and whether each of their forward passes drops out."""
+
+
+@pytest.mark.parametrize("name", DROPPING)
+def test_dropout_is_for_every_loss_but_that_of_the_policy_and_never_for_the_reference(name, tokenizer, codec) -> None:
+    loss, expected = DROPPING[name]
+    learner, found = learner_of(small_model(tokenizer), codec), []
+    learner.start(fast(), 1)
+    learner.remember_start()
+    attention = learner.model.model.layers[0].self_attn
+    attention.register_forward_pre_hook(lambda module, _: found.append(module.training))
+    learner.update([[row(BETTER, 1.0), row(WORSE, -1.0)]], loss, 1)
+    assert found == expected
 
 
 @pytest.mark.parametrize("name", SIGNS)

@@ -55,6 +55,8 @@ def test_the_rate_by_hand() -> None:
         (0.0, "cosine", 4, range(4), falls),
         (2, "cosine", 6, range(6), [0.5, 1.0, *falls]),
         (4, "constant", 100, (0, 1, 3, 4, 99), [0.25, 0.5, 1.0, 1.0, 1.0]),
+        (1, "linear", 5, range(5), [1.0, 1.0, 0.75, 0.5, 0.25]),  # one step, not all of them
+        (0.5, "constant", 8, range(5), [0.25, 0.5, 0.75, 1.0, 1.0]),
     ):
         settings = OptimizerSettings(warmup=warmup, schedule=schedule)
         assert [rate_factor(settings, step, total) for step in steps] == pytest.approx(expected, abs=1e-6)

@@ -12,8 +12,9 @@ import pytest
 import torch
 from grpo_training import SETTINGS, update
 from reward_games import SOLVER
-from round_training import learner_of
+from round_training import learner_of, playing, setup_for
 from safetensors.torch import load_file
+from scripted import say
 from training_fixtures import (
     compact,
     context_for,
@@ -288,17 +289,21 @@ def test_a_step_is_saved_before_it_is_validated(choosing, tmp_path) -> None:
 
 
 def test_a_fall_below_the_start_is_told_while_it_lasts(sixty, tmp_path) -> None:
-    """Greedy play of nine secrets: all won, eight of them lost, which chance does in 1 of 256 runs, and all won."""
-    said, won, lost = [], (True,) * 9, (True, *(False,) * 8)
-    played, run = iter([costing(3.0, won=each) for each in (won, lost, won)]), make_run(tmp_path / "run", sixty)
+    """Greedy play of nine secrets: all won, eight of them lost, which chance does in 1 of 256 runs, and all won.
+
+    Six lost, as in 1 of 64, is no fall yet.
+    """
+    said, won, lost, worse = [], (True,) * 9, (True, *(False,) * 8), (True,) * 3 + (False,) * 6
+    played, run = iter([costing(3.0, won=each) for each in (won, lost, won, worse)]), make_run(tmp_path / "run", sixty)
     learner = holding(torch.nn.Linear(2, 2, bias=False))
     best = selecting(learner, lambda *_: next(played), 1, run, remark=said.append)
     best.begin()
     best.after(1)
     best.after(2)
-    assert [bool(text) for text in said] == [False, True, False]
+    best.after(3)
+    assert [bool(text) for text in said] == [False, True, False, False]
     found = [row["p_below_start"] for row in rows(run.directory / "metrics.jsonl")]
-    assert found == [1.0, pytest.approx(1 / 2**8), 1.0]
+    assert found == [1.0, pytest.approx(1 / 2**8), 1.0, pytest.approx(1 / 2**6)]
 
 
 def test_progress_says_that_greedy_play_is_below_its_start(train, split, tmp_path, monkeypatch) -> None:
@@ -342,6 +347,25 @@ def test_validation_plays_greedily_and_as_in_training_and_counts_a_loss_as_one_m
     assert asked[:6] == [(0.0, greedy)] * 3 + [(0.7, 4 * len(split.val))] * 3
     with pytest.raises(ConfigError, match="validate_every_steps"):
         Validation(replace(stage, setup=GameSetup(context, split.train)), settings, policy, earned)
+
+
+def test_a_cost_is_of_the_games_that_it_names(codec, sixty, split, tmp_path) -> None:
+    """Greedy games need one guess, are lost and need two; of those that are sampled, four need three and four one."""
+    (first, second), trained = split.val[:2], split.train[0]
+    greedy = [[first], [first] * 3, [first, trained]]
+    says = {
+        0.0: lambda game, turns: say(greedy[game][len(turns)]),
+        0.7: lambda _, turns: say([second, second, first][len(turns)]),
+    }
+    setup = setup_for(sixty, compact(max_turns=3), [trained])
+    setup, run = replace(setup, validation=(first, second)), make_run(tmp_path, sixty)
+    open_policy = lambda sampling, seed: playing(says[sampling.temperature], codec)(sampling, seed)  # noqa: E731
+    stage = Stage(training_of(None, run), setup, GameLog(run), open_policy)
+    found = Validation(stage, GRPOSettings(temperature=0.7), open_policy, earned)(0)
+    assert found.won == (True, False, True)
+    expected = {"validation_cost": (1 + 4) / 2, "greedy_cost": (1 + 4 + 2) / 3, "cost": (4 * 3 + 4 * 1) / 8}
+    expected |= {"greedy_win_rate": 0.5, "train_win_rate": 1.0, "sampled_win_rate": 1.0}
+    assert {name: found.figures[name] for name in expected} == pytest.approx(expected)
 
 
 def test_validation_shows_many_different_words_over_time(tokenizer, codec, small_words, tmp_path) -> None:
