@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from report_runs import write_lines
 
 from wordle_rl.report import read_run
-from wordle_rl.report.findings import PATTERNS, findings_of, told_in_lines
+from wordle_rl.report.findings import PATTERNS, Curves, findings_of, told_in_lines
 from wordle_rl.report.page import render
 from wordle_rl.runs import CHOICE_FILE
 
@@ -102,6 +103,81 @@ def test_a_planted_pattern_is_the_one_finding_and_its_numbers_show_it(tmp_path: 
     assert finding.evidence in line
     assert f"<li>{escape(line)}</li>" in render(run)
     assert finding.page == f"docs/flat-curve.md#{pattern.replace(' ', '-')}"
+
+
+def curves(
+    count: int = 10, *, guesses: Sequence[str] = (), p: float = 1.0, kept: int | None = None, **columns: Sequence
+) -> Curves:
+    """Curves of so many steps, of which each value of a column fills an equal part.
+
+    `guesses` are those of one game each, after an opener that is always the same; `p` is that of the last validation.
+    """
+    rows = [
+        {"step": at, **{name: parts[at * len(parts) // count] for name, parts in columns.items()}}
+        for at in range(count)
+    ]
+    games = [{"turns": [{"guess": "slate"}, {"guess": guess}]} for guess in guesses]
+    validations = [{"step": at, "greedy_win_rate": 0.5, "p_below_start": p} for at in (0, count)]
+    return Curves(rows, validations, games, kept)
+
+
+def said(*counts: int) -> list[str]:
+    """Forty guesses: words that are said so often, and others that are said once."""
+    often = [word for word, count in zip(WORDS, counts, strict=False) for _ in range(count)]
+    return often + [f"other{number}" for number in range(40 - len(often))]
+
+
+def bad(number: int, count: int) -> dict:
+    return {"count": count, "skipped_steps": [1] * number + [0] * (count - number)}
+
+
+ALIKE = {"importance_ratio/mean": [1.0], "sampler_kl": [0.0]}
+STEADY = {"win_rate": [0.5], "reply_tokens": [100.0, 100.0], "cut_off_rate": [0.0]}
+NOISY = {"win_rate": [0.5], "gradient/cosine": [0.0]}
+THRESHOLDS = [
+    ("steps not finite", bad(2, 40), bad(1, 40)),
+    ("steps not finite", bad(3, 60), bad(2, 60)),  # one in twenty
+    ("steps not finite", bad(2, 10), bad(1, 10)),  # but one alone is forgotten
+    ("groups that teach nothing", {"constant_group_rate": [0.0, 0.75]}, {"constant_group_rate": [1.0, 0.74]}),
+    (
+        "groups that teach nothing",
+        {"count": 5, "constant_group_rate": [1.0]},
+        {"count": 4, "constant_group_rate": [1.0]},
+    ),
+    ("format drift", {"format_compliance": [0.1, 0.0]}, {"format_compliance": [0.1, 0.001]}),
+    (
+        "format drift",
+        {"format_compliance": [0.5, 0.9, 0.9, 0.9, 0.5]},
+        {"format_compliance": [0.5, 0.5, 0.5, 0.5, 0.9]},
+    ),
+    ("entropy collapse", {"entropy": [1.0, 0.1], "win_rate": [0.95]}, {"entropy": [1.0, 0.101], "win_rate": [0.95]}),
+    ("entropy collapse", {"entropy": [1.0, 0.1], "win_rate": [0.95]}, {"entropy": [1.0, 0.1], "win_rate": [0.951]}),
+    ("sampler mismatch", ALIKE | {"importance_ratio/mean": [1.05]}, ALIKE | {"importance_ratio/mean": [1.049]}),
+    ("sampler mismatch", ALIKE | {"importance_ratio/mean": [0.95]}, ALIKE | {"importance_ratio/mean": [0.951]}),
+    ("sampler mismatch", ALIKE | {"sampler_kl": [0.02]}, ALIKE | {"sampler_kl": [0.019]}),
+    ("replies growing", STEADY | {"cut_off_rate": [0.0, 0.051]}, STEADY | {"cut_off_rate": [0.0, 0.05]}),
+    ("replies growing", STEADY | {"reply_tokens": [100.0, 151.0]}, STEADY | {"reply_tokens": [100.0, 150.0]}),
+    (
+        "replies growing",
+        {"reply_tokens": [100.0, 151.0], "win_rate": [0.0, 0.049]},
+        {"reply_tokens": [100.0, 151.0], "win_rate": [0.0, 0.05]},
+    ),
+    ("few safe words", {"guesses": said() + said(4, 4, 4, 4, 4)}, {"guesses": said() + said(4, 4, 4, 4, 3)}),
+    ("few safe words", {"guesses": said(16) + said(24)}, {"guesses": said(16) + said(23)}),
+    ("few safe words", {"guesses": said() + said(40)}, {"guesses": said()[1:] + said(40)[1:]}),
+    ("noise of the gradient", NOISY | {"gradient/cosine": [0.06, 0.0]}, NOISY | {"gradient/cosine": [0.062, 0.0]}),
+    ("noise of the gradient", NOISY | {"win_rate": [0.0, 0.02]}, NOISY | {"win_rate": [0.0, 0.021]}),
+    ("start better than end", {"p": 0.049}, {"p": 0.05}),
+    ("start better than end", {"kept": 0}, {"kept": 1}),
+]
+"""A pattern, curves that just show it, and curves that just do not."""
+
+
+@pytest.mark.parametrize(("pattern", "there", "not_yet"), THRESHOLDS)
+def test_a_pattern_begins_at_its_threshold(pattern: str, there: dict, not_yet: dict) -> None:
+    check, _ = PATTERNS[pattern]
+    assert check(curves(**there)) is not None
+    assert check(curves(**not_yet)) is None
 
 
 @pytest.mark.parametrize(

@@ -22,12 +22,13 @@ from report_runs import (
 
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.env import StopReason
-from wordle_rl.evaluate.figures import CONSTRAINED_PART
+from wordle_rl.evaluate.figures import CONSTRAINED_PART, STRATA
+from wordle_rl.evaluate.strata import STRATA_FILE, Strata
 from wordle_rl.report import ReportError, read_run, write_report
 from wordle_rl.report.curves import curves_of_play, stage_curves
 from wordle_rl.report.page import MAX_REPLY_CHARACTERS, MAX_SAMPLE_GAMES, _boards, games_payload
 from wordle_rl.report.svg import COLORS, DASHES, Series, bar_chart, line_chart, wins_plot
-from wordle_rl.runs import RunError, write_jsonl
+from wordle_rl.runs import RunError, write_json, write_jsonl
 from wordle_rl.words import load_words
 
 
@@ -108,6 +109,16 @@ def test_figures_are_those_of_the_evaluations_that_are_there(run_dir: Path) -> N
     text = read_page(run_dir).text
     assert "sft, T = 1" in text
     assert "sft, listed words" in text
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_strata_are_quoted_unless_a_part_of_the_training_is_not_on_record(complete: bool, run_dir: Path) -> None:
+    strata = Strata(frozenset({"grape"}), frozenset(), frozenset({"speed"}), complete=complete)
+    write_json(run_dir / STRATA_FILE, strata.to_row())
+    run = read_run(run_dir)
+    assert run.strata == (strata if complete else None)
+    found = {part: figures.num_games for part, figures in run.results["grpo"].items() if part in STRATA}
+    assert found == ({"board_shown": 1, "never_said": 1} if complete else {})
 
 
 def test_every_game_can_be_browsed(run_dir: Path) -> None:
