@@ -4,6 +4,7 @@
 #   NODE_RANK=0 NODES=4 HEAD=10.0.0.1 scripts/verl/nodes.sh CONFIG.toml RUN [options of `python -m wordle_rl.trainers.verl`]
 #   NODE_RANK=1 NODES=4 HEAD=10.0.0.1 scripts/verl/nodes.sh
 #
+# The first machine waits ten minutes for the others (120 tries; NODE_WAIT_TRIES sets another number).
 # RUN and the model must lie on a file system that all of them see. Whoever can talk to Ray can run any code on the
 # cluster, so it asks for a token: copy the file that RAY_AUTH_TOKEN_PATH names to every machine beforehand, made by
 #
@@ -27,7 +28,7 @@ if [ "$NODE_RANK" != 0 ]; then
   exec ray start --address "$HEAD:$port" --num-gpus "$gpus" --block
 fi
 
-config=$1 run=$2
+config=${1:?"usage: scripts/verl/nodes.sh CONFIG.toml RUN [options]"} run=${2:?"a run directory"}
 shift 2
 ray start --head --node-ip-address "$HEAD" --port "$port" --num-gpus "$gpus" --dashboard-host 127.0.0.1
 trap 'ray stop' EXIT

@@ -96,6 +96,14 @@ def test_the_first_of_several_machines_waits_for_the_others_and_trains(launched)
     assert calls[5].startswith("ray stop")
 
 
+def test_machines_that_never_come_end_the_wait(launched) -> None:
+    machines = {"NODE_RANK": "0", "NODES": "9", "HEAD": "10.0.0.1", "NODE_WAIT_TRIES": "3"}
+    code, calls, said = launched("nodes.sh", "my.toml", "runs/my", **machines)
+    assert code == 1
+    assert [call.split()[:2] for call in calls] == [["ray", "start"], *[["sleep", "5"]] * 2, ["ray", "stop"]]
+    assert "fewer than 9 machines" in said
+
+
 @pytest.mark.parametrize("rank", ["0", "1"])
 def test_every_machine_asks_for_the_token(launched, tmp_path, rank) -> None:
     given = {"NODE_RANK": rank, "NODES": "0", "HEAD": "10.0.0.1"}
