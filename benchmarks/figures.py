@@ -8,6 +8,8 @@ record that is measured again, or a row that is edited by hand, is told.
 """
 
 import json
+import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "benchmarks" / "records"
 QUICKSTART = RECORDS / "quickstart.json"
 PARTS = ("all", "train", "held_out")
+GRPO = "docs/grpo*.md"
 
 Claim = tuple[str, str]
 """A page, or a pattern of pages, and the text that it must have."""
@@ -65,35 +68,31 @@ def claims() -> Iterator[Claim]:
 
 
 def of_grpo() -> Iterator[Claim]:
-    """Yield figures of long GRPO runs, of the third act and of short trials, in percent as recorded."""
+    """Yield rows of long GRPO runs, of the third act and of short trials, in percent as recorded."""
     rows = [json.loads(line) for line in (RECORDS / "grpo.jsonl").read_text().splitlines()]
+    judged = ("train/greedy", "train/T=1", "test/greedy", "test/T=1", "val/greedy")
     for row in rows:
         before, after = row["before"], row["after"]
-        is_main = row["way"].startswith("wins") and row["seconds"] == 1200
         if row["seconds"] == 1200:
-            # Bold marks are the page's; held-out words of seed 1 have none.
-            for part in ("train/greedy", "train/T=1", "test/greedy", "test/T=1", "val/greedy"):
-                bold = (
-                    "**"
-                    if is_main and (part.startswith("train") or (part == "test/greedy" and row["seed"] != 1))
-                    else ""
-                )
-                yield "docs/grpo*.md", f"{before[part]} -> {bold}{after[part]}"
-        elif row["way"] == "third act" and row["seconds"] != 60:
-            for part in ("all/greedy", "train/T=1", "all/T=1"):
-                yield "docs/grpo*.md", str(after[part])
-                yield "docs/grpo*.md", str(before[part])
+            yield GRPO, " | ".join(f"{before[part]} -> {after[part]}" for part in judged)
+            if row["seed"] == 0 and not row["way"].startswith("dense"):
+                yield "README.md", f"| {after['all/greedy']} | {after['all/T=1']} | {after['test/greedy']} |"
         elif row["start"] == "SFT of the quickstart":
             if "2,000" not in row["way"]:
-                yield "docs/grpo*.md", f"{after['train/greedy']} / {after['train/T=1']}"
-        elif row["seconds"] == 120:
-            yield "docs/grpo*.md", f"{after['val/greedy']} / {after['val/T=1']}"
+                yield GRPO, f"{after['train/greedy']} / {after['train/T=1']}"
+        elif row["seconds"] == 120 and row["way"] != "third act":
+            train, val = (f"{after[f'{part}/greedy']} / {after[f'{part}/T=1']}" for part in ("train", "val"))
+            yield GRPO, f"| {train} | {after['train/greedy/unlisted']:.0f} | {val} |"
         elif row["way"].startswith("wins") and row["seconds"] == 600 and row["seed"]:
-            yield "docs/grpo*.md", f"{before['train/T=1']} -> {after['train/T=1']}"
-        if row["seconds"] == 1200 and is_main and row["seed"] == 0:
-            yield "README.md", f"{after['all/greedy']} | {after['all/T=1']} | {after['test/greedy']}"
-        if row["way"] == "sft" and row["seed"] == 0:
-            yield "README.md", f"{after['all/greedy']} | {after['all/T=1']} | {after['test/greedy']}"
+            yield GRPO, f"{before['train/T=1']} -> {after['train/T=1']}"
+    acts = [row for row in rows if row["way"] == "third act"]
+    for seconds in {row["seconds"] for row in acts}:
+        seeds = [row for row in acts if row["seconds"] == seconds]
+        for moment in ("before", "after"):
+            parts = ("all/greedy", "train/greedy", "train/T=1", "test/greedy", "all/T=1")
+            cells = (", ".join(str(row[moment][part]) for row in seeds) for part in parts)
+            if moment == "after" or seconds != 60:  # which begins where seed 0 of the others does
+                yield GRPO, f"| {' | '.join(cells)} |"
 
 
 def of_quickstart(record: dict[str, Any]) -> Iterator[Claim]:
@@ -114,23 +113,28 @@ def missing() -> list[str]:
     pages: dict[str, str] = {}
     lines = []
     for page, text in claims():
-        texts = (path.read_text(encoding="utf-8") for path in ROOT.glob(page))
-        said = pages.setdefault(page, "".join(texts))
+        if page not in pages:
+            texts = (path.read_text(encoding="utf-8") for path in ROOT.glob(page))
+            # Bold marks and intervals are the page's.
+            pages[page] = re.sub(r"\*\*| \([\d.]+ to [\d.]+\)", "", "".join(texts))
+        said = pages[page]
         if text not in said:
             lines.append(f"{page} lacks: {text}")
     return lines
 
 
-def main(run: Path | None = None) -> None:
-    """Record a run, or compare pages with records.
+def main(run: Path | None = None) -> int:
+    """Record a run, or compare pages with records; the exit code is 1 if a page lacks a row.
 
     Args:
         run: A run of the quickstart to record.
     """
     if run is not None:
         keep(run)
-    print("\n".join(missing()) or "every figure is that of its record")
+    lines = missing()
+    print("\n".join(lines) or "every figure is that of its record")
+    return int(bool(lines))
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    sys.exit(tyro.cli(main))
