@@ -232,7 +232,7 @@ def test_measuring_the_gradient_s_noise_keeps_a_copy_of_it() -> None:
 
 
 def test_the_forecast_of_smollm2_is_within_a_fifth_of_what_it_took(monkeypatch) -> None:
-    """Resident memory of 216 steps of SFT and of the first round of play, on a processor: docs/smollm2.md."""
+    """Resident memory of 216 steps of SFT and of the first round of play, on a processor: docs/smollm2-trials.md."""
     monkeypatch.setattr("wordle_rl.policy.device.device_kind", lambda: "cpu")
     config = load_config("smollm2", {("model", "precision"): "bf16"})
     found = memory_of_stages(config, SMOLLM2, teacher_length=71, game_length=88)

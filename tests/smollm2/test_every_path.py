@@ -104,7 +104,7 @@ def taught_nats(taught) -> float:
 def test_sft_learns_games_and_costs_english(taught, base_nats, taught_nats) -> None:
     losses = [row["loss"] for row in rows(taught, "sft") if "loss" in row]
     assert losses[-1] < losses[0] / 2
-    assert base_nats < taught_nats < 8, "rate 7e-4 on every weight costs English; docs/smollm2.md says how much"
+    assert base_nats < taught_nats < 8, "rate 7e-4 on every weight costs English; docs/smollm2-trials.md says how much"
 
 
 PATHS = {
