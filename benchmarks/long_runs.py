@@ -77,13 +77,17 @@ def training(steps: int, every_s: float = 1.0) -> Iterator[Reading]:
         command = [sys.executable, "-m", "wordle_rl", "run", str(config), "--out", str(out)]
         process = subprocess.Popen([*command, "--grpo.steps", str(steps), "--until", "grpo"], stdout=subprocess.DEVNULL)
         metrics, done = out / "metrics.jsonl", 0
-        while process.poll() is None:
-            time.sleep(every_s)
-            rows = metrics.read_text().splitlines() if metrics.is_file() else []
-            found = [json.loads(line) for line in rows[-1:]]
-            if found and found[0].get("stage") == "grpo" and found[0]["step"] > done and process.poll() is None:
-                done = found[0]["step"]
-                yield read(process.pid, done)
+        try:
+            while process.poll() is None:
+                time.sleep(every_s)
+                # The last line may be half written.
+                rows = metrics.read_text().rpartition("\n")[0].splitlines() if metrics.is_file() else []
+                found = [json.loads(line) for line in rows[-1:]]
+                if found and found[0].get("stage") == "grpo" and found[0]["step"] > done and process.poll() is None:
+                    done = found[0]["step"]
+                    yield read(process.pid, done)
+        finally:
+            process.terminate()
         if process.returncode:
             raise RuntimeError(f"the training ended with {process.returncode}")
 

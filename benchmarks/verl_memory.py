@@ -76,12 +76,16 @@ def training(steps: int, every_s: float) -> Iterator[Reading]:
         words = command(config, run, address, OPTIONS, ())
         process = subprocess.Popen(words, env=environment(), stdout=subprocess.DEVNULL)
         metrics = run / "metrics.jsonl"
-        while process.poll() is None:
-            time.sleep(every_s)
-            rows = [json.loads(line) for line in metrics.read_text().splitlines()] if metrics.is_file() else []
-            trained = [row["step"] for row in rows if row["stage"] == "grpo"]
-            if trained and trained[-1] < steps:
-                yield read_tree(root, trained[-1])
+        try:
+            while process.poll() is None:
+                time.sleep(every_s)
+                # The last line may be half written.
+                lines = metrics.read_text().rpartition("\n")[0].splitlines() if metrics.is_file() else []
+                trained = [row["step"] for row in map(json.loads, lines) if row["stage"] == "grpo"]
+                if trained and trained[-1] < steps:
+                    yield read_tree(root, trained[-1])
+        finally:
+            process.terminate()
         if process.returncode:
             raise RuntimeError(f"the training ended with {process.returncode}")
 
