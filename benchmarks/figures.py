@@ -83,6 +83,8 @@ def of_grpo() -> Iterator[Claim]:
         elif row["seconds"] == 120 and row["way"] != "third act":
             train, val = (f"{after[f'{part}/greedy']} / {after[f'{part}/T=1']}" for part in ("train", "val"))
             yield GRPO, f"| {train} | {after['train/greedy/unlisted']:.0f} | {val} |"
+        elif row["seconds"] == 18 and row["way"].endswith(("T=1", "T=1.0")):
+            yield GRPO, of_gradient(row["curve"])
         elif row["way"].startswith("wins") and row["seconds"] == 600 and row["seed"]:
             yield GRPO, f"{before['train/T=1']} -> {after['train/T=1']}"
     acts = [row for row in rows if row["way"] == "third act"]
@@ -93,6 +95,13 @@ def of_grpo() -> Iterator[Claim]:
             cells = (", ".join(str(row[moment][part]) for row in seeds) for part in parts)
             if moment == "after" or seconds != 60:  # which begins where seed 0 of the others does
                 yield GRPO, f"| {' | '.join(cells)} |"
+
+
+def of_gradient(curve: list[dict[str, float]]) -> str:
+    """Write the mean cosine of the halves of a step, and its noise scale in games to two digits."""
+    found = [point["gradient/cosine"] for point in curve if "gradient/cosine" in point]
+    cosine, half = sum(found) / len(found), curve[0]["games"] / 2
+    return f"| {cosine:.2f} | {int(float(f'{half * (1 / cosine - 1):.2g}')):,} |"
 
 
 def of_quickstart(record: dict[str, Any]) -> Iterator[Claim]:

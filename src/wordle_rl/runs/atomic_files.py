@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, TextIO, TypeGuard
 
 from wordle_rl.errors import UserError, special_file
@@ -46,8 +47,12 @@ def check_writable(path: Path) -> None:
     if path.is_dir():
         raise RunError(f"{path} is a directory; name a file")
     place = next(parent for parent in path.absolute().parents if parent.exists())
-    if not (place.is_dir() and os.access(path if path.exists() else place, os.W_OK)):
-        raise RunError(f"cannot write {path}: {place} is no directory that you may write to; choose another place")
+    try:
+        # A trial says why not, and asks for what is needed: a file that is there is not changed.
+        with path.open("ab") if path.exists() else TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        raise cannot_write(path, error) from error
 
 
 def cannot_write(path: Path, error: Exception) -> RunError:

@@ -69,7 +69,7 @@ class Reviewer:
         with self._lock:
             known = self._known(turns[:first])
             for number, turn in enumerate(turns[first:], start=first):
-                guess, marks = next(iter(scored_pairs([turn])), ("", ""))
+                guess, marks = turn.guess or "", turn.marks or ""
                 best = None
                 if len(known) > MANY and quick_from is not None and number >= quick_from:
                     best = self._quick_guess(known.tobytes())
